@@ -10,6 +10,7 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.codec import decode, decode_whole
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tests.cases import each
 from trio_broker.cluster.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from trio_broker.handlers.api_versions import encoded_answer
 from trio_broker.handlers.support.registry import advertised_apis
@@ -24,7 +25,7 @@ def request(name: str = "librdkafka", software_version: str = "2.11.1") -> ApiVe
     return ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_every_served_api_is_reported_with_its_range(wire, version):
     response = await wire.ask(request(), version)
     reported = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
@@ -32,7 +33,7 @@ async def test_every_served_api_is_reported_with_its_range(wire, version):
     assert response.error_code == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("unknown_version", [6, 7, 32767])
+@each("unknown_version", [6, 7, 32767])
 async def test_a_version_above_ours_is_answered_in_version_0_with_our_own_range(wire, unknown_version):
     answer = await wire.send(ApiKey.API_VERSIONS, unknown_version, b"a body that nobody parses")
     response, end = decode(ApiVersionsResponse, 0, answer, CORRELATION_ID_BYTES)
@@ -47,7 +48,7 @@ async def test_a_version_below_zero_ends_the_connection(wire):
         await wire.send(ApiKey.API_VERSIONS, -1, b"")
 
 
-@pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
+@each("version", FLEXIBLE_VERSIONS)
 async def test_the_response_header_has_no_tags_even_where_the_body_is_flexible(wire, version):
     whom = b"\x00\xff\xff\xff\xff" if version >= 5 else b""
     answer = await wire.send(ApiKey.API_VERSIONS, version, b"\x02x\x021" + whom + b"\x00")
@@ -56,22 +57,22 @@ async def test_the_response_header_has_no_tags_even_where_the_body_is_flexible(w
     assert response.error_code == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_produce_is_advertised_from_version_0(wire, version):
     response = await wire.ask(request(), version)
     [produce] = [entry for entry in response.api_keys if entry.api_key == ApiKey.PRODUCE]
     assert (produce.min_version, produce.max_version) == (0, 13)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_the_unstable_top_of_init_producer_id_is_not_advertised(wire, version):
     response = await wire.ask(request(), version)
     [init_producer_id] = [entry for entry in response.api_keys if entry.api_key == ApiKey.INIT_PRODUCER_ID]
     assert init_producer_id.max_version < 6
 
 
-@pytest.mark.parametrize(
-    ("version", "supported"),
+@each(
+    "version,supported",
     [
         (3, [("metadata.version", 25, 25)]),
         (
@@ -122,9 +123,9 @@ async def test_a_client_that_means_another_broker_starts_from_its_bootstrap_addr
         assert (response.error_code, response.api_keys) == (ErrorCode.REBOOTSTRAP_REQUIRED, []), whom
 
 
-@pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
-@pytest.mark.parametrize(
-    ("name", "software_version"),
+@each("version", FLEXIBLE_VERSIONS)
+@each(
+    "name,software_version",
     [
         ("", ""),
         ("", "1.0"),
@@ -142,13 +143,13 @@ async def test_a_software_name_that_is_none_is_an_invalid_request(wire, version,
     assert response.api_keys == []
 
 
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 async def test_versions_that_carry_no_software_name_are_not_asked_for_one(wire, version):
     assert (await wire.ask(ApiVersionsRequest(), version)).error_code == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
-@pytest.mark.parametrize("name", ["apache-kafka-java", "kafka-python", "c", "Sarama", "a.b-c.d"])
+@each("version", FLEXIBLE_VERSIONS)
+@each("name", ["apache-kafka-java", "kafka-python", "c", "Sarama", "a.b-c.d"])
 async def test_the_software_is_remembered_with_its_connection(wire, version, name):
     await wire.ask(request(name, "4.3.1"), version)
     assert (wire.request.client.software.name, wire.request.client.software.version) == (name, "4.3.1")

@@ -8,6 +8,7 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.schema import default_instance
+from tests.cases import each
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.handlers.support.registry import advertised_apis, served_apis
@@ -70,12 +71,6 @@ ADVERTISED_BY_KAFKA_4_4 = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
 
-EVERY_SERVED_VERSION = [
-    pytest.param(api, version, id=f"{api.api_key.name}-v{version}")
-    for api in advertised_apis(to_brokers=False)
-    for version in range(api.versions.low, api.versions.high + 1)
-]
-
 
 def test_the_old_minima_are_kept_for_clients_that_look_at_the_maximum_alone():
     advertised = {api.api_key: tuple(api.advertised) for api in advertised_apis(to_brokers=False)}
@@ -98,19 +93,20 @@ async def test_the_consumer_protocol_is_advertised_and_its_feature_finalised(wir
     assert wire.services.metadata_cache.image.features["group.version"] == 1
 
 
-@pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)
-async def test_an_empty_request_of_every_version_is_answered_to_the_last_byte_and_without_a_pause(wire, api, version):
+@pytest.mark.parametrize("api", advertised_apis(to_brokers=False), ids=lambda api: api.api_key.name)
+async def test_an_empty_request_of_every_version_is_answered_to_the_last_byte_and_without_a_pause(wire, api):
     """No client is asked to wait, since there are no quotas."""
     request = default_instance(api.request)
     if api.api_key == ApiKey.PRODUCE:
         request.acks = 1  # 0 asks for silence
-    response = await wire.ask(request, version)  # which asserts that nothing is left over
-    assert type(response) is api.request.RESPONSE
-    if api.api_key not in (ApiKey.DESCRIBE_QUORUM, ApiKey.WRITE_TXN_MARKERS):  # which have no room for it
-        assert response.throttle_time_ms == 0
+    for version in range(api.versions.low, api.versions.high + 1):
+        response = await wire.ask(request, version)  # which asserts that nothing is left over
+        assert type(response) is api.request.RESPONSE
+        if api.api_key not in (ApiKey.DESCRIBE_QUORUM, ApiKey.WRITE_TXN_MARKERS):  # which have no room for it
+            assert response.throttle_time_ms == 0
 
 
-@pytest.mark.parametrize("version", [10, 12])
+@each("version", [10, 12])
 async def test_a_refused_produce_names_no_other_leader_because_there_is_none(wire, version):
     data = TopicProduceData(name="missing", partition_data=[PartitionProduceData(index=0, records=b"")])
     response = await wire.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), version)

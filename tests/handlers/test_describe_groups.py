@@ -7,6 +7,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_groups import DescribeGroupsRequest
+from tests.cases import each
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.group_client import ASSIGNMENT, SUBSCRIPTION
 from tests.handlers.scripted_groups import ScriptedGroups, classic_group
@@ -79,7 +80,7 @@ async def test_a_refusal_is_reported_for_every_group(version):
     assert [group.error_code for group in response.groups] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_a_stable_group_shows_its_members_and_their_bytes(groups, version):
     entered = await groups.enter(5, group_instance_id="i")
     [group] = (await groups.wire.ask(DescribeGroupsRequest(groups=["g"]), version)).groups
@@ -91,7 +92,7 @@ async def test_a_stable_group_shows_its_members_and_their_bytes(groups, version)
     assert (bytes(member.member_metadata), bytes(member.member_assignment)) == (SUBSCRIPTION, ASSIGNMENT)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_a_group_of_the_consumer_protocol_is_none_to_describe_here(groups, version):
     await groups.consume(1, "m", 0)
     [group] = (await groups.wire.ask(DescribeGroupsRequest(groups=["g"]), version)).groups
@@ -99,15 +100,15 @@ async def test_a_group_of_the_consumer_protocol_is_none_to_describe_here(groups,
     assert group.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_the_group_without_a_name_is_missing_like_any_other(groups, version):
     [group] = (await groups.wire.ask(DescribeGroupsRequest(groups=[""]), version)).groups
     assert group.group_state == "Dead"
     assert group.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("group_id", ["g", ""])
+@each("version", VERSIONS)
+@each("group_id", ["g", ""])
 async def test_a_group_that_only_commits_is_empty(groups, version, group_id):
     await groups.commit(9, group_id=group_id)
     [group] = (await groups.wire.ask(DescribeGroupsRequest(groups=[group_id]), version)).groups

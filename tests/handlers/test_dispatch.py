@@ -20,6 +20,7 @@ from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsR
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.schema import VersionRange, default_instance
+from tests.cases import each
 from tests.handlers.handler_client import joined
 from tests.handlers.wire_client import CORRELATION_ID, WireClient
 from tests.partition.real_logs import batch
@@ -65,13 +66,13 @@ EVERY_SERVED_VERSION = [
 # --- the way through ---
 
 
-@pytest.mark.parametrize("version", METADATA_VERSIONS)
+@each("version", METADATA_VERSIONS)
 async def test_the_answer_bears_the_requests_correlation_id_in_the_header_of_its_version(wire, version):
     answer = await wire.send(ApiKey.METADATA, version, joined(encode(brokers_alone(), version)))
     assert read_response_header(ApiKey.METADATA, version, answer)[0] == CORRELATION_ID
 
 
-@pytest.mark.parametrize("version", METADATA_VERSIONS)
+@each("version", METADATA_VERSIONS)
 async def test_bytes_left_over_after_a_request_are_tolerated(wire, version):
     response = await wire.ask(brokers_alone(), version, trailing=bytes(3))
     assert len(response.brokers) == 1
@@ -139,8 +140,8 @@ async def test_parking_gives_the_slot_of_the_request_back(wire):
 # --- the table of errors ---
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff\xff", b"\x7f\xff\xff\xff"])
-@pytest.mark.parametrize("version", [0, 4, 8])
+@each("body", [b"", b"\xff\xff", b"\x7f\xff\xff\xff"])
+@each("version", [0, 4, 8])
 async def test_bytes_that_are_not_kafkas_end_the_connection_and_the_line_names_the_api(wire, version, body):
     with pytest.raises(CloseConnection, match=f"malformed METADATA v{version}: "):
         await wire.send(ApiKey.METADATA, version, body)
@@ -156,9 +157,9 @@ async def test_produce_below_version_3_ends_the_connection(wire):
         await wire.send(ApiKey.PRODUCE, 2, b"\x00" * 16)
 
 
-@pytest.mark.parametrize("version", [0, 5, 9, 13])
-@pytest.mark.parametrize(
-    ("error", "code"),
+@each("version", [0, 5, 9, 13])
+@each(
+    "error,code",
     [
         (KafkaError("no", code=ErrorCode.POLICY_VIOLATION), ErrorCode.POLICY_VIOLATION),
         (OSError(5, "Input/output error"), ErrorCode.KAFKA_STORAGE_ERROR),
@@ -236,8 +237,8 @@ async def test_the_next_request_is_served_after_any_error(wire, caplog):
     assert len((await wire.ask(brokers_alone(), 9)).brokers) == 1
 
 
-@pytest.mark.parametrize("api", served_apis().values(), ids=lambda api: api.api_key.name)
-@pytest.mark.parametrize("body", [b"", b"\xff", b"\x80" * 32, b"\x7f" * 32])
+@each("api", served_apis().values())
+@each("body", [b"", b"\xff", b"\x80" * 32, b"\x7f" * 32])
 async def test_garbage_never_does_worse_than_end_the_connection(wire, api, body):
     for version in versions_of(api.versions):
         try:

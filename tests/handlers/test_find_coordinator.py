@@ -7,6 +7,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.cases import each
 from tests.fakes.followed_metadata import elected, follow, registered
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
@@ -44,7 +45,7 @@ def only(response, version):
     return response if version in SINGLE else response.coordinators[0]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_every_group_is_looked_after_by_this_node(wire, version):
     answer = only(await wire.ask(request(version), version), version)
     assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, "broker.test", 9092)
@@ -66,7 +67,7 @@ async def test_a_key_whose_partition_another_broker_leads_is_coordinated_there(o
     assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
 
-@pytest.mark.parametrize(("version", "message"), [(0, ""), (1, "NONE"), (3, "NONE"), (4, ""), (6, "")])
+@each("version,message", [(0, ""), (1, "NONE"), (3, "NONE"), (4, ""), (6, "")])
 async def test_the_message_beside_no_error_is_kafkas(wire, version, message):
     assert only(await wire.ask(request(version), version), version).error_message == message
 
@@ -79,7 +80,7 @@ async def test_the_address_is_that_of_the_listener(open_wire_client, version):
     assert (answer.host, answer.port) == ("two", 2)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_the_empty_group_has_a_coordinator_too(wire, version):
     assert only(await wire.ask(request(version, ""), version), version).error_code == ErrorCode.NONE
 
@@ -92,7 +93,7 @@ async def test_the_first_question_creates_the_topic_of_the_offsets_with_fifty_pa
     assert topic.configs["cleanup.policy"] == "compact"
 
 
-@pytest.mark.parametrize("version", BATCHED)
+@each("version", BATCHED)
 async def test_many_keys_are_answered_each_in_their_order(wire, version):
     keys = [f"g-{number}" for number in range(1200)]
     response = await wire.ask(FindCoordinatorRequest(coordinator_keys=keys), version)
@@ -100,7 +101,7 @@ async def test_many_keys_are_answered_each_in_their_order(wire, version):
     assert {answer.node_id for answer in response.coordinators} == {1}
 
 
-@pytest.mark.parametrize(("version", "key_type", "code"), [
+@each("version,key_type,code", [
     *((version, SHARE, ErrorCode.INVALID_REQUEST) for version in range(1, 7)),
     *((version, 77, ErrorCode.INVALID_REQUEST) for version in range(1, 7)),
 ])  # fmt: skip

@@ -24,6 +24,7 @@ from kafka_wire.headers import RequestHeader
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.cases import each
 from tests.handlers.handler_client import CONNECTION
 from tests.handlers.wire_client import WireClient
 from trio_broker.handlers.support.registry import served_apis
@@ -94,13 +95,13 @@ async def is_freed(nursery: trio.Nursery, wire: WireClient, api_key: int, versio
     return not any(request() for request, _ in submitted)
 
 
-@pytest.mark.parametrize(("request_", "version"), [SMALL, LARGE, LARGE_FIELD])
+@each("request_,version", [SMALL, LARGE, LARGE_FIELD])
 async def test_a_request_that_is_answered_is_freed(nursery, wire, request_, version):
     assert await is_freed(nursery, wire, request_.API_KEY, version, encode_bytes(request_, version))
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("api", served_apis().values(), ids=lambda api: api.api_key.name)
+@each("api", served_apis().values())
 async def test_a_request_of_many_elements_is_freed(nursery, wire, api):
     """Whichever of its arrays has them. Most are refused, in each API in its own way."""
     version = api.versions.high
@@ -111,15 +112,15 @@ async def test_a_request_of_many_elements_is_freed(nursery, wire, api):
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize(("request_", "version"), [SMALL, LARGE, LARGE_FIELD])
+@each("request_,version", [SMALL, LARGE, LARGE_FIELD])
 async def test_a_request_that_cannot_be_read_is_freed(nursery, wire, request_, version):
     assert await is_freed(nursery, wire, request_.API_KEY, version, encode_bytes(request_, version)[:-2])
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("waits", [False, True])
-@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize(("request_", "version"), [SMALL, LARGE])
+@each("waits", [False, True])
+@each("error", REFUSALS)
+@each("request_,version", [SMALL, LARGE])
 async def test_a_request_that_its_handler_refuses_is_freed(nursery, wire, request_, version, error, waits):
     def refuse(message: Any, context: Any) -> Any:
         raise type(error)(*error.args, **({"code": error.code} if isinstance(error, KafkaError) else {}))

@@ -19,6 +19,7 @@ from kafka_wire.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from tests.cases import each
 from tests.handlers.group_client import Member
 
 JOIN = range(10)
@@ -52,24 +53,24 @@ async def untouched(groups, group_id="g"):
 # ---- wrong generation -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", SYNC)
-@pytest.mark.parametrize("generation_id", [0, 2, -1])
+@each("version", SYNC)
+@each("generation_id", [0, 2, -1])
 async def test_sync_in_a_wrong_generation_is_22(groups, member, version, generation_id):
     async with untouched(groups):
         response = await groups.sync(version, attrs.evolve(member, generation_id=generation_id))
     assert (response.error_code, bytes(response.assignment)) == (ErrorCode.ILLEGAL_GENERATION, b"")
 
 
-@pytest.mark.parametrize("version", HEARTBEAT)
-@pytest.mark.parametrize("generation_id", [0, 2, -1])
+@each("version", HEARTBEAT)
+@each("generation_id", [0, 2, -1])
 async def test_heartbeat_in_a_wrong_generation_is_22(groups, member, version, generation_id):
     async with untouched(groups):
         code = await groups.heartbeat(version, attrs.evolve(member, generation_id=generation_id))
     assert code == ErrorCode.ILLEGAL_GENERATION
 
 
-@pytest.mark.parametrize("version", COMMIT)
-@pytest.mark.parametrize("generation_id", [0, 2])
+@each("version", COMMIT)
+@each("generation_id", [0, 2])
 async def test_commit_in_a_wrong_generation_is_22(groups, member, version, generation_id):
     async with untouched(groups):
         codes = await groups.commit(version, attrs.evolve(member, generation_id=generation_id), indexes=(0, 1))
@@ -79,8 +80,8 @@ async def test_commit_in_a_wrong_generation_is_22(groups, member, version, gener
 # ---- unknown members and groups ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", JOIN)
-@pytest.mark.parametrize("group_id", ["g", "nowhere"])
+@each("version", JOIN)
+@each("group_id", ["g", "nowhere"])
 async def test_join_of_an_unknown_member_is_25(groups, member, version, group_id):
     async with untouched(groups, group_id):
         response = await groups.join(version, "nobody", group_id=group_id)
@@ -88,53 +89,53 @@ async def test_join_of_an_unknown_member_is_25(groups, member, version, group_id
     assert response.member_id == "nobody"
 
 
-@pytest.mark.parametrize("version", SYNC)
-@pytest.mark.parametrize("unknown", [NOBODY, NOWHERE])
+@each("version", SYNC)
+@each("unknown", [NOBODY, NOWHERE])
 async def test_sync_of_an_unknown_member_is_25(groups, member, version, unknown):
     async with untouched(groups, unknown.group_id):
         assert (await groups.sync(version, unknown)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize("version", HEARTBEAT)
-@pytest.mark.parametrize("unknown", [NOBODY, NOWHERE])
+@each("version", HEARTBEAT)
+@each("unknown", [NOBODY, NOWHERE])
 async def test_heartbeat_of_an_unknown_member_is_25(groups, member, version, unknown):
     async with untouched(groups, unknown.group_id):
         assert await groups.heartbeat(version, unknown) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize("version", LEAVE)
-@pytest.mark.parametrize("unknown", [NOBODY, NOWHERE])
+@each("version", LEAVE)
+@each("unknown", [NOBODY, NOWHERE])
 async def test_leave_of_an_unknown_member_is_25(groups, member, version, unknown):
     async with untouched(groups, unknown.group_id):
         assert await groups.leave(version, unknown) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize("version", COMMIT)
+@each("version", COMMIT)
 async def test_commit_of_an_unknown_member_is_25(groups, member, version):
     async with untouched(groups):
         assert await groups.commit(version, NOBODY) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-@pytest.mark.parametrize("version", COMMIT)
+@each("version", COMMIT)
 async def test_commit_without_a_member_is_25_while_the_group_has_some(groups, member, version):
     async with untouched(groups):
         assert await groups.commit(version) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-@pytest.mark.parametrize("version", COMMIT)
+@each("version", COMMIT)
 async def test_commit_of_a_generation_to_a_missing_group_is_22_and_from_version_9_on_69(groups, member, version):
     expected = ErrorCode.ILLEGAL_GENERATION if version < 9 else ErrorCode.GROUP_ID_NOT_FOUND
     async with untouched(groups, "nowhere"):
         assert await groups.commit(version, NOWHERE) == [expected]
 
 
-@pytest.mark.parametrize("version", FETCH)
+@each("version", FETCH)
 async def test_fetch_of_a_missing_group_is_no_error(groups, member, version):
     async with untouched(groups, "nowhere"):
         assert await groups.fetch(version, group_id="nowhere", indexes=(0, 1)) == [(0, -1), (0, -1)]
 
 
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 async def test_delete_of_a_missing_group_is_69_and_of_one_with_members_68(groups, member, version):
     async with untouched(groups):
         request = DeleteGroupsRequest(groups_names=["g", "nowhere"])
@@ -145,29 +146,29 @@ async def test_delete_of_a_missing_group_is_69_and_of_one_with_members_68(groups
 # ---- groups without a name --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", JOIN)
+@each("version", JOIN)
 async def test_join_of_no_group_is_24(groups, version):
     response = await groups.join(version, group_id="")
     assert response.error_code == ErrorCode.INVALID_GROUP_ID
     assert response.protocol_name == (None if version >= 7 else "")
 
 
-@pytest.mark.parametrize("version", SYNC)
+@each("version", SYNC)
 async def test_sync_of_no_group_is_24(groups, version):
     assert (await groups.sync(version, Member("", "m", 1))).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-@pytest.mark.parametrize("version", HEARTBEAT)
+@each("version", HEARTBEAT)
 async def test_heartbeat_of_no_group_is_24(groups, version):
     assert await groups.heartbeat(version, Member("", "m", 1)) == ErrorCode.INVALID_GROUP_ID
 
 
-@pytest.mark.parametrize("version", LEAVE)
+@each("version", LEAVE)
 async def test_leave_of_no_group_is_24(groups, version):
     assert await groups.leave(version, Member("", "m", 1)) == ErrorCode.INVALID_GROUP_ID
 
 
-@pytest.mark.parametrize("version", COMMIT)
+@each("version", COMMIT)
 async def test_offsets_may_be_kept_for_no_group(groups, version):
     assert await groups.commit(version, group_id="", offset=9) == [0]
     assert await groups.fetch(version, group_id="") == [(0, 9)]
@@ -176,8 +177,8 @@ async def test_offsets_may_be_kept_for_no_group(groups, version):
 # ---- timeouts and protocols -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", JOIN)
-@pytest.mark.parametrize("session_timeout_ms", [5_999, 1_800_001, 0, -1])
+@each("version", JOIN)
+@each("session_timeout_ms", [5_999, 1_800_001, 0, -1])
 async def test_an_illegal_session_timeout_is_26(groups, member, version, session_timeout_ms):
     async with untouched(groups):
         response = await groups.join(version, member.member_id, session_timeout_ms=session_timeout_ms)
@@ -185,10 +186,8 @@ async def test_an_illegal_session_timeout_is_26(groups, member, version, session
     assert response.protocol_name == (None if version >= 7 else "")
 
 
-@pytest.mark.parametrize("version", JOIN)
-@pytest.mark.parametrize(
-    "offer", [{"protocol_type": "connect"}, {"protocols": ("sticky",)}, {"protocols": ()}, {"protocol_type": ""}]
-)
+@each("version", JOIN)
+@each("offer", [{"protocol_type": "connect"}, {"protocols": ("sticky",)}, {"protocols": ()}, {"protocol_type": ""}])
 async def test_a_protocol_that_the_others_do_not_have_is_23(groups, member, version, offer):
     async with untouched(groups):
         response = await groups.join(version, **offer)
@@ -196,14 +195,14 @@ async def test_a_protocol_that_the_others_do_not_have_is_23(groups, member, vers
     assert response.protocol_name == (None if version >= 7 else "")
 
 
-@pytest.mark.parametrize("version", JOIN)
-@pytest.mark.parametrize("offer", [{"protocols": ()}, {"protocol_type": ""}])
+@each("version", JOIN)
+@each("offer", [{"protocols": ()}, {"protocol_type": ""}])
 async def test_a_new_group_needs_a_protocol_too(groups, version, offer):
     response = await groups.join(version, group_id="new", **offer)
     assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-@pytest.mark.parametrize("mismatch", [{"protocol_type": "connect"}, {"protocol_name": "sticky"}])
+@each("mismatch", [{"protocol_type": "connect"}, {"protocol_name": "sticky"}])
 async def test_a_sync_that_means_another_protocol_is_23(groups, member, mismatch):
     async with untouched(groups):
         response = await groups.sync(5, member, **mismatch)
@@ -218,28 +217,28 @@ async def static_member(groups):
     return await groups.enter(5, group_instance_id="i")
 
 
-@pytest.mark.parametrize("version", range(5, 10))
+@each("version", range(5, 10))
 async def test_join_under_anothers_instance_id_is_82(groups, static_member, version):
     async with untouched(groups):
         response = await groups.join(version, "other", group_instance_id="i")
     assert response.error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
-@pytest.mark.parametrize("version", range(3, 6))
+@each("version", range(3, 6))
 async def test_sync_under_anothers_instance_id_is_82(groups, static_member, version):
     async with untouched(groups):
         response = await groups.sync(version, attrs.evolve(static_member, member_id="other"), group_instance_id="i")
     assert response.error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
-@pytest.mark.parametrize("version", range(3, 5))
+@each("version", range(3, 5))
 async def test_heartbeat_under_anothers_instance_id_is_82(groups, static_member, version):
     async with untouched(groups):
         code = await groups.heartbeat(version, attrs.evolve(static_member, member_id="other"), group_instance_id="i")
     assert code == ErrorCode.FENCED_INSTANCE_ID
 
 
-@pytest.mark.parametrize("version", range(7, 11))
+@each("version", range(7, 11))
 async def test_commit_under_anothers_instance_id_is_82(groups, static_member, version):
     async with untouched(groups):
         other = attrs.evolve(static_member, member_id="other")
@@ -250,20 +249,20 @@ async def test_commit_under_anothers_instance_id_is_82(groups, static_member, ve
 # ---- offsets ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", COMMIT)
+@each("version", COMMIT)
 async def test_commits_to_unknown_topics_are_3_and_by_id_100(groups, member, version):
     expected = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if version < 10 else ErrorCode.UNKNOWN_TOPIC_ID
     async with untouched(groups):
         assert await groups.commit(version, member, topic="gone") == [expected]
 
 
-@pytest.mark.parametrize("version", COMMIT)
+@each("version", COMMIT)
 async def test_commits_to_unknown_partitions_are_3(groups, member, version):
     async with untouched(groups):
         assert await groups.commit(version, member, indexes=(3, -1)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
 
 
-@pytest.mark.parametrize("version", COMMIT)
+@each("version", COMMIT)
 async def test_oversized_metadata_is_12_and_the_offset_before_it_stays(groups, member, version):
     async with untouched(groups):
         codes = await groups.commit(version, member, metadata="x" * 4097, indexes=(0, 1))
@@ -280,9 +279,7 @@ async def test_offsets_of_a_subscribed_topic_are_not_deleted(groups, member):
     assert response.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 
 
-@pytest.mark.parametrize(
-    ("group_id", "code"), [("nowhere", ErrorCode.GROUP_ID_NOT_FOUND), ("", ErrorCode.INVALID_GROUP_ID)]
-)
+@each("group_id,code", [("nowhere", ErrorCode.GROUP_ID_NOT_FOUND), ("", ErrorCode.INVALID_GROUP_ID)])
 async def test_offsets_of_a_missing_group_are_not_deleted(groups, member, group_id, code):
     partitions = [OffsetDeleteRequestPartition(partition_index=0)]
     topics = [OffsetDeleteRequestTopic(name="t", partitions=partitions)]
@@ -311,7 +308,7 @@ async def test_a_group_with_an_oversized_subscription_never_becomes_stable_and_g
     assert (await groups.sync(version, Member("g", again.member_id, again.generation_id))).error_code == 0
 
 
-@pytest.mark.parametrize("version", CONSUMER_HEARTBEAT)
+@each("version", CONSUMER_HEARTBEAT)
 async def test_an_oversized_subscription_of_a_consumer_is_refused_and_makes_no_group(groups, version):
     names = [f"{number:0200}" for number in range(6000)]
     async with untouched(groups):
@@ -322,8 +319,8 @@ async def test_an_oversized_subscription_of_a_consumer_is_refused_and_makes_no_g
 # ---- the consumer protocol --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", CONSUMER_HEARTBEAT)
-@pytest.mark.parametrize(
+@each("version", CONSUMER_HEARTBEAT)
+@each(
     "wrong",
     [
         {"rebalance_timeout_ms": -1},
@@ -346,7 +343,7 @@ async def test_from_version_1_on_a_member_brings_its_id(groups):
         assert (await groups.consume(1, "", 0)).error_code == ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("version", CONSUMER_HEARTBEAT)
+@each("version", CONSUMER_HEARTBEAT)
 async def test_an_unknown_assignor_is_112(groups, version):
     async with untouched(groups):
         response = await groups.consume(version, "m", 0, server_assignor="sticky")
@@ -359,9 +356,9 @@ async def test_a_regular_expression_that_is_none_is_128(groups):
     assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-@pytest.mark.parametrize("version", CONSUMER_HEARTBEAT)
-@pytest.mark.parametrize(
-    ("member_id", "member_epoch", "group_id", "code"),
+@each("version", CONSUMER_HEARTBEAT)
+@each(
+    "member_id,member_epoch,group_id,code",
     [
         ("m", 9, "g", ErrorCode.FENCED_MEMBER_EPOCH),
         ("nobody", 1, "g", ErrorCode.UNKNOWN_MEMBER_ID),
@@ -377,7 +374,7 @@ async def test_a_member_that_is_not_what_it_says(groups, version, member_id, mem
     assert response.error_code == code
 
 
-@pytest.mark.parametrize("version", COMMIT)
+@each("version", COMMIT)
 async def test_a_consumers_commit_needs_its_epoch_and_version_9(groups, version):
     epoch = (await groups.consume(1, "m", 0)).member_epoch
     wrong = ErrorCode.STALE_MEMBER_EPOCH if version >= 9 else ErrorCode.UNSUPPORTED_VERSION
@@ -388,7 +385,7 @@ async def test_a_consumers_commit_needs_its_epoch_and_version_9(groups, version)
     assert await groups.commit(version, Member("g", "m", epoch)) == [right]
 
 
-@pytest.mark.parametrize("version", [9, 10])
+@each("version", [9, 10])
 async def test_a_consumers_fetch_is_checked_against_its_epoch(groups, version):
     epoch = (await groups.consume(1, "m", 0)).member_epoch
     async with untouched(groups):
@@ -401,7 +398,7 @@ async def test_a_consumers_fetch_is_checked_against_its_epoch(groups, version):
             assert reported == [(code, -1)], member_id
 
 
-@pytest.mark.parametrize("version", CONSUMER_HEARTBEAT)
+@each("version", CONSUMER_HEARTBEAT)
 async def test_a_classic_group_is_no_consumer_group(groups, member, version):
     request = ConsumerGroupDescribeRequest(group_ids=["g", "nowhere"], include_authorized_operations=False)
     async with untouched(groups):

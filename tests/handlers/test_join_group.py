@@ -10,6 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tests.cases import each
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.group_client import SUBSCRIPTION
 from tests.handlers.scripted_groups import ScriptedGroups
@@ -69,13 +70,13 @@ async def test_from_version_4_on_a_member_first_gets_its_id(groups, version):
     assert response.protocol_type == ("consumer" if version >= 7 else None)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_a_member_id_is_the_client_id_and_a_uuid(groups, version):
     member_id = (await groups.join(version)).member_id
     assert re.fullmatch(r"test-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", member_id)
 
 
-@pytest.mark.parametrize("version", range(5, 10))
+@each("version", range(5, 10))
 async def test_a_static_member_is_let_in_at_once_and_keeps_its_place(groups, version):
     first = await groups.enter(version, group_instance_id="i")
     again = await groups.join(version, group_instance_id="i")

@@ -31,10 +31,10 @@ from trio_broker.concurrency import yield_budget
 from trio_broker.coordinator import request_parts
 from trio_broker.runtime.real_workers import RealWorkers
 
-TOPICS = 600
+TOPICS = 400
 
 MAX_CALLS = 2400
-"""In one step: four for each topic, where all that is done for one takes up to two thousand."""
+"""In one step: six for each topic, where all that is done for one takes up to two thousand."""
 
 RECORDS_PER_TURN = 10
 

@@ -18,6 +18,7 @@ from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import PartitionChangeRecord
+from tests.cases import each
 from tests.fakes.images import image_after
 from tests.handlers.handler_client import CONNECTION
 from tests.handlers.wire_client import advertising
@@ -63,13 +64,13 @@ def existing(wire) -> set[str]:
 # --- the brokers ---
 
 
-@pytest.mark.parametrize("version", NULL_MEANS_ALL_VERSIONS)
+@each("version", NULL_MEANS_ALL_VERSIONS)
 async def test_the_controller_is_a_live_broker(wire, version):
     response = await wire.ask(named(), version)
     assert response.controller_id == response.brokers[0].node_id == wire.services.node.node_id
 
 
-@pytest.mark.parametrize("version", range(2, 14))
+@each("version", range(2, 14))
 async def test_the_cluster_id_has_22_characters_and_does_not_change(wire, version):
     first, second = await wire.ask(named(), version), await wire.ask(named(), version)
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}", first.cluster_id)
@@ -180,15 +181,15 @@ async def test_a_topic_can_be_asked_for_by_id(wire, version):
     assert (topic.error_code, topic.name, topic.topic_id) == (ErrorCode.NONE, "orders", topic_id)
 
 
-@pytest.mark.parametrize("version", BY_ID_VERSIONS)
+@each("version", BY_ID_VERSIONS)
 async def test_an_unknown_id_comes_back_with_a_null_name_and_creates_nothing(wire, version):
     [topic] = (await wire.ask(by_id(UNKNOWN_ID), version)).topics
     assert (topic.error_code, topic.name, topic.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, None, UNKNOWN_ID)
     assert existing(wire) == set()
 
 
-@pytest.mark.parametrize("version", range(10, 12))
-@pytest.mark.parametrize("topic_id", [UNKNOWN_ID, NO_UUID])
+@each("version", range(10, 12))
+@each("topic_id", [UNKNOWN_ID, NO_UUID])
 async def test_before_version_12_a_request_by_id_is_invalid(wire, version, topic_id):
     [topic] = (await wire.ask(by_id(topic_id), version)).topics
     assert (topic.error_code, topic.name) == (ErrorCode.INVALID_REQUEST, "")
@@ -205,7 +206,7 @@ async def test_a_missing_topic_is_created_and_reported_at_once(open_wire_client,
     assert existing(wire) == {"orders"}
 
 
-@pytest.mark.parametrize("version", AUTO_CREATE_FLAG_VERSIONS)
+@each("version", AUTO_CREATE_FLAG_VERSIONS)
 async def test_a_client_may_forbid_the_creation(wire, version):
     [topic] = (await wire.ask(named("orders", allow_auto_topic_creation=False), version)).topics
     assert (topic.error_code, topic.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
@@ -220,13 +221,13 @@ async def test_the_broker_may_forbid_the_creation(open_wire_client, version):
     assert existing(wire) == set()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_asking_for_all_topics_creates_none(wire, version):
     await wire.ask(every_topic(version), version)
     assert existing(wire) == set()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_a_name_that_cannot_be_is_invalid_and_the_others_are_served(wire, version):
     response = await wire.ask(named("not/possible", "orders"), version)
     codes = {topic.name: topic.error_code for topic in response.topics}
@@ -284,7 +285,7 @@ async def test_topic_operations_are_reported_only_when_asked_for(wire, version):
     assert asked.topic_authorized_operations == TOPIC_BITS
 
 
-@pytest.mark.parametrize("version", CLUSTER_OPERATIONS_VERSIONS)
+@each("version", CLUSTER_OPERATIONS_VERSIONS)
 async def test_cluster_operations_are_reported_only_when_asked_for(wire, version):
     unasked = await wire.ask(named(), version)
     asked = await wire.ask(named(include_cluster_authorized_operations=True), version)
@@ -292,7 +293,7 @@ async def test_cluster_operations_are_reported_only_when_asked_for(wire, version
     assert asked.cluster_authorized_operations == CLUSTER_BITS
 
 
-@pytest.mark.parametrize("version", range(11, 14))
+@each("version", range(11, 14))
 async def test_cluster_operations_have_moved_away_after_version_10(wire, version):
     assert (await wire.ask(named(), version)).cluster_authorized_operations == NOT_ASKED_FOR
 

@@ -17,6 +17,7 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kafka_wire.primitives import NO_UUID
+from tests.cases import each
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.cluster.replication_control import NewTopic
@@ -149,20 +150,20 @@ def test_a_refusal_is_reported_for_every_partition(version):
     assert outcomes(response) == [{0: -1, 1: -1}]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_a_consumer_without_a_group_commits_while_there_are_no_members(groups, version):
     assert await groups.commit(version, offset=7) == [0]
     assert await groups.fetch(9) == [(0, 7)]
 
 
-@pytest.mark.parametrize("version", range(2, 5))
-@pytest.mark.parametrize("retention_time_ms", [-1, 0, 1, 60_000])
+@each("version", range(2, 5))
+@each("retention_time_ms", [-1, 0, 1, 60_000])
 async def test_a_retention_time_changes_nothing_that_can_be_seen(groups, version, retention_time_ms):
     assert await groups.commit(version, retention_time_ms=retention_time_ms) == [0]
     assert await groups.fetch(9) == [(0, 7)]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_a_member_commits_in_its_generation(groups, version):
     member = await groups.enter()
     assert await groups.commit(version, member, offset=9, indexes=(0, 2)) == [0, 0]

@@ -18,6 +18,7 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kafka_wire.primitives import NO_UUID
+from tests.cases import each
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.cluster.replication_control import NewTopic
@@ -209,19 +210,19 @@ async def test_a_refusal_has_room_in_every_version(version):
         assert {each.error_code for each in topics[0].partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_an_offset_that_was_never_committed_is_minus_1_without_an_error(groups, version):
     await groups.commit(9, offset=7)
     assert await groups.fetch(version, indexes=(0, 1, 99)) == [(0, 7), (0, -1), (0, -1)]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 async def test_of_a_topic_that_is_not_there_only_the_id_is_unknown(groups, version):
     expected = ErrorCode.NONE if version < 10 else ErrorCode.UNKNOWN_TOPIC_ID
     assert await groups.fetch(version, topic="gone") == [(expected, -1)]
 
 
-@pytest.mark.parametrize("version", range(2, 11))
+@each("version", range(2, 11))
 async def test_all_that_a_group_has(groups, version):
     await groups.commit(9, offset=7, indexes=(0, 2))
     topics, _ = group_of(

@@ -24,6 +24,7 @@ from kafka_wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tests.cases import each
 from tests.handlers.transaction_client import TransactionClient, running_transactions
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import transaction_marker_channel_manager
@@ -170,7 +171,7 @@ async def test_an_id_as_long_as_a_record_can_hold_has_transactions(client, produ
     assert client.contents() == [1, (producer.producer_id, producer.epoch, True)]
 
 
-@pytest.mark.parametrize("version", range(6))
+@each("version", range(6))
 async def test_a_transaction_that_was_not_begun_is_not_committed(client, version):
     producer = await client.begin()
     with nothing_changes(client):
@@ -178,8 +179,8 @@ async def test_a_transaction_that_was_not_begun_is_not_committed(client, version
         assert codes_of(response) == {ErrorCode.INVALID_TXN_STATE}
 
 
-@pytest.mark.parametrize("version", range(6))
-@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001, 2**31 - 1])
+@each("version", range(6))
+@each("timeout_ms", [0, -1, 900_001, 2**31 - 1])
 async def test_a_timeout_that_is_refused_changes_nothing_of_an_id(client, version, timeout_ms):
     await client.begin()
     with nothing_changes(client):
@@ -206,7 +207,7 @@ async def test_an_offset_of_a_group_that_was_never_added_changes_nothing(client,
         assert codes_of(response) == {code}
 
 
-@pytest.mark.parametrize("version", range(6))
+@each("version", range(6))
 async def test_a_commit_of_no_partition_is_answered_and_changes_nothing(client, version):
     producer = await client.begin()
     commit = commit_offsets("id", producer, version)

@@ -25,6 +25,7 @@ from kafka_wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from kafka_wire.stored.transactions import TransactionStatus
+from tests.cases import each
 from tests.handlers.transaction_client import (
     PRODUCE_FIRST_PROTOCOL,
     PRODUCE_SECOND_PROTOCOL,
@@ -75,7 +76,7 @@ def hold_markers(client: TransactionClient, monkeypatch) -> None:
 # ---- FindCoordinator -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(1, 7))
+@each("version", range(1, 7))
 async def test_this_broker_coordinates_every_transactional_id(client, version):
     request = FindCoordinatorRequest(key="id", coordinator_keys=["id", "other"], key_type=1)
     if version >= 4:
@@ -108,7 +109,7 @@ async def test_every_version_gets_a_producer_id_for_its_transactional_id(client,
     assert (second.error_code, second.producer_id, second.producer_epoch) == (0, first.producer_id, 1)
 
 
-@pytest.mark.parametrize(("version", "code"), [(3, OLD_FENCED), (4, FENCED), (5, FENCED)])
+@each("version,code", [(3, OLD_FENCED), (4, FENCED), (5, FENCED)])
 async def test_a_producer_that_goes_on_in_vain_is_refused_as_its_version_knows(client, version, code):
     old = await fenced(client)
     response = await client.init("id", version, producer_id=old.producer_id, producer_epoch=old.epoch)
@@ -121,13 +122,13 @@ async def test_a_producer_that_goes_on_gets_the_next_epoch(client):
     assert (response.producer_id, response.producer_epoch) == (producer.producer_id, producer.epoch + 1)
 
 
-@pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001, 2**31 - 1])
+@each("timeout_ms", [-1, 0, 900_001, 2**31 - 1])
 async def test_a_timeout_that_is_none_or_too_long_is_refused(client, timeout_ms):
     assert (await client.init("id", timeout_ms=timeout_ms)).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert (await client.init("id", timeout_ms=900_000)).error_code == 0
 
 
-@pytest.mark.parametrize("fields", [{"producer_id": 5}, {"producer_epoch": 5}])
+@each("fields", [{"producer_id": 5}, {"producer_epoch": 5}])
 async def test_a_producer_id_without_an_epoch_or_the_other_way_round_is_refused(client, fields):
     assert (await client.init("id", **fields)).error_code == ErrorCode.INVALID_REQUEST
 
@@ -153,7 +154,7 @@ async def test_partitions_are_added_in_every_version_of_clients(client, version)
     assert client.partitions_of() == {TopicPartition("t", 0), TopicPartition("t", 2)}
 
 
-@pytest.mark.parametrize(("version", "code"), [(0, OLD_FENCED), (1, OLD_FENCED), (2, FENCED), (3, FENCED)])
+@each("version,code", [(0, OLD_FENCED), (1, OLD_FENCED), (2, FENCED), (3, FENCED)])
 async def test_a_fenced_producer_adds_no_partitions(client, version, code):
     assert await client.add(await fenced(client), 0, 1, version=version) == {0: code, 1: code}
 
@@ -234,12 +235,12 @@ async def test_the_partition_of_a_group_is_added_in_every_version(client, versio
 FENCED_FROM_VERSION_2 = [(0, OLD_FENCED), (1, OLD_FENCED), (2, FENCED), (3, FENCED), (4, FENCED)]
 
 
-@pytest.mark.parametrize(("version", "code"), FENCED_FROM_VERSION_2)
+@each("version,code", FENCED_FROM_VERSION_2)
 async def test_a_fenced_producer_adds_no_group(client, version, code):
     assert await client.add_group(await fenced(client), version=version) == code
 
 
-@pytest.mark.parametrize(("version", "code"), [*FENCED_FROM_VERSION_2, (5, FENCED)])
+@each("version,code", [*FENCED_FROM_VERSION_2, (5, FENCED)])
 async def test_a_fenced_producer_ends_no_transaction(client, version, code):
     old = await client.begin()
     await client.begin()
@@ -249,8 +250,8 @@ async def test_a_fenced_producer_ends_no_transaction(client, version, code):
     assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
 
 
-@pytest.mark.parametrize("version", range(6))
-@pytest.mark.parametrize("commits", [True, False])
+@each("version", range(6))
+@each("commits", [True, False])
 async def test_a_transaction_is_ended_in_every_version(client, version, commits):
     producer = await client.begin()
     await client.add(producer, 0)
@@ -292,7 +293,7 @@ async def test_in_the_second_protocol_a_batch_adds_its_partition(client):
     assert (client.contents(), client.partitions_of()) == ([1, 1], {TopicPartition("t", 0)})
 
 
-@pytest.mark.parametrize("version", [3, 9, PRODUCE_FIRST_PROTOCOL, PRODUCE_SECOND_PROTOCOL])
+@each("version", [3, 9, PRODUCE_FIRST_PROTOCOL, PRODUCE_SECOND_PROTOCOL])
 async def test_a_fenced_producer_writes_nothing(client, version):
     old = await fenced(client)
     assert await client.produce(old, version=version) == OLD_FENCED
@@ -425,7 +426,7 @@ async def test_a_member_of_a_group_that_does_not_exist_learns_so_from_version_6_
     assert await client.commit_offset(producer, 5, version=version, **member) == code
 
 
-@pytest.mark.parametrize("version", range(7))
+@each("version", range(7))
 async def test_a_fenced_producer_commits_no_offsets(client, version):
     assert await client.commit_offset(await fenced(client), 5, version=version) == OLD_FENCED
     assert not client.wire.services.groups.machine("g").offsets.has_pending("g", "t", 0)
@@ -524,7 +525,7 @@ async def three(client):
     return producers
 
 
-@pytest.mark.parametrize("version", range(3))
+@each("version", range(3))
 async def test_without_filters_all_transactions_are_listed(client, three, version):
     assert await listed(client, version=version) == {"empty": "Empty", "old": "Ongoing", "new": "Ongoing"}
 
