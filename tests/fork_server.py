@@ -1,12 +1,13 @@
-"""Brokers of the tests as forks of one process that has imported what a broker needs.
+"""Brokers and commands of the tests as forks of one process that has imported what a broker needs.
 
-Imports are three quarters of the CPU of a start, and a run of the tests starts more than a hundred brokers. ``launch``
-takes the place of ``subprocess.Popen`` in ``BrokerProcess``: it asks the fork server, a process with one thread, which
-forks; the child runs ``trio-broker`` with the given arguments, environment, working directory and output. It is a
-process like any other, with a pid of its own; it ends as the interpreter does, or by the signal that kills it.
+Imports are three quarters of the CPU of a start, and a run of the tests starts more than a hundred brokers and as many
+other commands: ``run_command`` is for those. ``launch`` takes the place of ``subprocess.Popen`` in ``BrokerProcess``:
+it asks the fork server, a process with one thread, which forks; the child runs ``trio-broker`` with the given
+arguments, environment, working directory and output. It is a process like any other, with a pid of its own; it ends as
+the interpreter does, or by the signal that kills it.
 
-A command other than the plain one (another Python, a shell before it) is started by ``subprocess``, as all are where
-the system has no pidfd. ``tests/compat/test_command_line.py`` starts the command itself, imports and all.
+A broker by another command than the plain one (another Python, a shell before it) is started by ``subprocess``, as all
+are where the system has no pidfd. ``tests/compat/test_command_line.py`` starts the command itself, imports and all.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import importlib
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -29,7 +32,8 @@ from typing import IO, Any, cast
 
 import attrs
 
-from trio_broker.cli import main as run_command
+from tests.waits import run_program, within
+from trio_broker.cli import main as run
 from trio_broker.handlers.support.registry import served_apis
 
 PLAIN_COMMAND = [sys.executable, "-m", "trio_broker", "start"]
@@ -64,8 +68,8 @@ class ForkedProcess:
     """A child of the fork server, to be used as a ``subprocess.Popen`` is."""
 
     pid: int
-    stdout: IO[str]
     _status: int
+    stdout: IO[str] | None = None
     returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -88,13 +92,57 @@ class ForkedProcess:
 
 def forked(arguments: Sequence[str], environment: dict[str, str]) -> ForkedProcess:
     """A new process that runs ``trio-broker`` with ``arguments``; what it prints is its ``stdout``."""
-    request = {"arguments": arguments, "environment": environment, "directory": str(Path.cwd())}
     output, output_of_child = os.pipe()
-    status, status_of_child = os.pipe()
-    socket.send_fds(fork_server(), [json.dumps(request).encode()], [output_of_child, status_of_child])
+    with open(os.devnull) as nothing:
+        pid, status = fork(arguments, environment, (nothing.fileno(), output_of_child, output_of_child))
     os.close(output_of_child)
+    return ForkedProcess(pid, status, os.fdopen(output, encoding="utf-8"))
+
+
+def run_command(
+    arguments: Sequence[str | Path], seconds: float, given: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """What came of ``trio-broker`` with ``arguments``, which found ``given`` on its standard input.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer.
+    """
+    words = [str(word) for word in arguments]
+    if not has_pidfd():
+        return run_program(
+            [*PLAIN_COMMAND[:-1], *words],
+            seconds,
+            text=True,
+            capture_output=True,
+            input=given,
+            env={**os.environ, **environment},
+        )
+    with (
+        tempfile.TemporaryFile("w+") as stdin,
+        tempfile.TemporaryFile("w+") as stdout,
+        tempfile.TemporaryFile("w+") as errors,
+    ):
+        stdin.write(given)
+        stdin.seek(0)
+        streams = (stdin.fileno(), stdout.fileno(), errors.fileno())
+        process = ForkedProcess(*fork(words, {**os.environ, **environment}, streams))
+        try:
+            code = within(process.wait, seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            raise
+        for stream in (stdout, errors):
+            stream.seek(0)
+        return subprocess.CompletedProcess(words, code, stdout.read(), errors.read())
+
+
+def fork(arguments: Sequence[str], environment: dict[str, str], streams: tuple[int, int, int]) -> tuple[int, int]:
+    """Start ``trio-broker`` on these standard streams; return its pid, and the pipe of its exit code."""
+    request = {"arguments": arguments, "environment": environment, "directory": str(Path.cwd())}
+    status, status_of_child = os.pipe()
+    socket.send_fds(fork_server(), [json.dumps(request).encode()], [*streams, status_of_child])
     os.close(status_of_child)
-    return ForkedProcess(read_status(status), os.fdopen(output, encoding="utf-8"), status)
+    return read_status(status), status
 
 
 def read_status(pipe: int) -> int:
@@ -136,17 +184,18 @@ def serve(requests: socket.socket) -> dict[str, Any] | None:
             report_end(pidfd, *children.pop(pidfd))
         if requests.fileno() not in ready:
             continue
-        message, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 2)
+        message, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 4)
         if not message:
             return None
-        output, status = descriptors
+        *streams, status = descriptors
         if (pid := os.fork()) == 0:
-            os.dup2(output, 1)
-            os.dup2(output, 2)
+            for standard, stream in enumerate(streams):
+                os.dup2(stream, standard)
             requests.detach()
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             return cast("dict[str, Any]", json.loads(message))
-        os.close(output)
+        for stream in streams:
+            os.close(stream)
         os.write(status, STATUS.pack(pid))
         children[os.pidfd_open(pid)] = pid, status
 
@@ -175,7 +224,7 @@ def main() -> None:
         os.environ.update(request["environment"])
         os.chdir(request["directory"])
         sys.argv = ["trio-broker", *request["arguments"]]
-        run_command()
+        run()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fork_server import ForkedProcess, has_pidfd, launch
+from tests.fork_server import ForkedProcess, has_pidfd, launch, run_command
 from trio_broker.testing.process import BrokerDidNotStart, BrokerProcess
 
 pytestmark = pytest.mark.skipif(not has_pidfd(), reason="the system has no pidfd")
@@ -68,3 +68,14 @@ def pipes_and_sockets(broker: BrokerProcess) -> set[str]:
 def test_another_command_is_started(tmp_path: Path):
     process = launch(["/bin/sh", "-c", "exit 3"], env=dict(os.environ))
     assert process.wait() == 3
+
+
+def test_a_command_has_its_input_and_both_outputs(tmp_path: Path):
+    dry = run_command(
+        ["start", "--data-dir", tmp_path, "--declare", "/dev/stdin", "--dry-run"], 60, "[topics.orders]\n"
+    )
+    assert (dry.returncode, dry.stderr) == (0, "")
+    assert "orders" in dry.stdout
+    wrong = run_command(["nonsense"], 60)
+    assert wrong.returncode == 2
+    assert "nonsense" in wrong.stderr

@@ -6,14 +6,14 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from tests.waits import flushed, run_program, within
+from tests.fork_server import run_command
+from tests.waits import flushed, within
 from trio_broker.testing import process
 from trio_broker.testing.process import BrokerProcess
 
@@ -25,15 +25,9 @@ WITHOUT_ADMIN = ("--override", "admin.listener=")
 ANYWHERE = ("--port", "0", *WITHOUT_ADMIN)
 
 
-def trio_broker(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return run_program(
-        [sys.executable, "-m", "trio_broker", *map(str, arguments)], SECONDS, capture_output=True, text=True
-    )
-
-
 def refusal(*arguments: str | Path) -> str:
     """The one line that a command which must fail ends with."""
-    completed = trio_broker(*arguments)
+    completed = run_command(arguments, SECONDS)
     assert completed.returncode == 1, completed
     assert "Traceback" not in completed.stderr
     [line] = [line for line in completed.stderr.splitlines() if line.startswith("trio-broker: ")]
@@ -42,7 +36,7 @@ def refusal(*arguments: str | Path) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def _the_command_itself() -> Iterator[None]:
-    """Brokers of this module are no forks of a process that has imported what they need."""
+    """Brokers of this module that start are no forks of a process that has imported what they need."""
     forks, process.launch = process.launch, subprocess.Popen
     yield
     process.launch = forks
@@ -142,13 +136,13 @@ def test_a_directory_that_is_not_kafkas_is_reported(tmp_path: Path) -> None:
 
 def test_dump_log_prints_batches_and_records(stopped: BrokerProcess) -> None:
     segment = stopped.data_directory / "dumped-0" / "00000000000000000000.log"
-    completed = trio_broker("dump-log", segment, "--records")
+    completed = run_command(["dump-log", segment, "--records"], SECONDS)
     assert completed.returncode == 0, completed.stderr
     assert "hello dump" in completed.stdout
     assert "the key" in completed.stdout
 
 
 def test_version() -> None:
-    completed = trio_broker("version")
+    completed = run_command(["version"], SECONDS)
     assert completed.returncode == 0
     assert completed.stdout.startswith("trio-broker ")

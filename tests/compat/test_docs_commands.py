@@ -3,8 +3,8 @@ the pages show.
 
 ``…`` on the page stands for one word, or at the end of a line for its rest. Widths of columns follow their content, so
 only words are compared. What the examples do with kcat is done with confluent-kafka here, which is librdkafka as well.
-Each command is a process of its own where it comes first; further examples of it run in the process of the tests,
-because a start takes far longer than they.
+The first command is a process of its own; the others run in the process of the tests, because a start takes far longer
+than they.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Shell:
 
     bootstrap_servers: str
     consumer: Consumer | None = None
-    started: set[str] = attrs.field(factory=set)
-    """The commands that have been processes."""
+    has_started: bool = False
+    """Whether a command has been a process."""
 
     def run(self, command: str) -> list[str]:
         """What a command prints, on both outputs."""
@@ -84,12 +84,11 @@ class Shell:
         assert words[0] in ("trio-broker", "seq", "printf"), command
         if words[0] == "trio-broker":
             server = [] if "--bootstrap-server" in words else ["--bootstrap-server", self.bootstrap_servers]
-            name = " ".join(words[1:3])
-            if name in self.started:
+            if self.has_started:
                 result = CliRunner().invoke(main, [*words[1:], *server], input=piped)
                 out = result.stdout_bytes if stderr == subprocess.PIPE else result.output_bytes
                 return subprocess.CompletedProcess(words, result.exit_code, out)
-            self.started.add(name)
+            self.has_started = True
             words = [sys.executable, "-m", "trio_broker", *words[1:], *server]
         return run_program(words, SECONDS, input=piped, stdout=subprocess.PIPE, stderr=stderr)
 
