@@ -13,6 +13,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.fork_server import run_command
 from tests.waits import scaled
 
 WAIT_SECONDS = 60
@@ -52,7 +53,6 @@ def test_what_three_brokers_have_is_there_after_a_restart(tmp_path):
 
 
 def test_a_setting_that_is_not_one_is_refused_in_one_line(tmp_path):
-    command = [sys.executable, "-m", "trio_broker", "dev-cluster", "--data-dir", str(tmp_path)]
-    ended = subprocess.run([*command, "--override", "num.io.thread=3"], capture_output=True, text=True, check=False)
+    ended = run_command(["dev-cluster", "--data-dir", tmp_path, "--override", "num.io.thread=3"], WAIT_SECONDS)
     assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
     assert "num.io.thread" in ended.stderr

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import PurePath
 from typing import Protocol
-from uuid import NAMESPACE_OID, uuid5
+from uuid import uuid4
 
 import attrs
 
@@ -22,8 +22,8 @@ from trio_broker.runtime.workers import Workers
 
 
 def topic(name: str) -> TopicRecord:
-    """A record with an id that goes by the name."""
-    return TopicRecord(name=name, topic_id=uuid5(NAMESPACE_OID, name).bytes)
+    """A record with an id of its own."""
+    return TopicRecord(name=name, topic_id=uuid4().bytes)
 
 
 async def batch_of(*names: str) -> PreparedBatch:

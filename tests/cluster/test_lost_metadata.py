@@ -30,7 +30,7 @@ from trio_broker.storage.deleted_logs import DeletedLogs, MarkedLogs
 
 DATA = PurePath("/data")
 CONFIG = broker_config(Path(DATA))
-CUTS = 8
+CUTS = 3
 """At each change: each keeps another part of what was not synced."""
 
 

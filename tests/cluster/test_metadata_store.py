@@ -295,13 +295,13 @@ async def test_a_slow_tail_misses_nothing_and_holds_nobody_up(store):
     claim = await store.claim(1)
     tail = store.tail(0)
     first = await anext(tail)
-    for index in range(200):
+    for index in range(80):
         await append(store, claim, str(index))
     batches = [first]
     with fail_after(WAIT_SECONDS):
-        while batches[-1].next_offset < claim.end_offset + 200:
+        while batches[-1].next_offset < claim.end_offset + 80:
             batches.append(await anext(tail))
-    assert names(batches) == [str(index) for index in range(200)]
+    assert names(batches) == [str(index) for index in range(80)]
 
 
 async def test_a_tail_that_is_cancelled_takes_nothing_with_it(store):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import each
 from trio_broker.common.histogram import (
     BUCKET_TABLE,
     BUCKETS,
@@ -25,13 +25,13 @@ def histogram_of(*durations_ns: int) -> Histogram:
     return histogram
 
 
-@pytest.mark.parametrize("bucket", range(BUCKETS - 1))
+@each("bucket", range(BUCKETS - 1))
 def test_a_bucket_ends_where_the_next_begins(bucket):
     bound_ns = upper_bound_ns(bucket)
     assert (bucket_of(bound_ns - 1), bucket_of(bound_ns)) == (bucket, bucket + 1)
 
 
-@pytest.mark.parametrize("bucket", range(1, BUCKETS - 1))
+@each("bucket", range(1, BUCKETS - 1))
 def test_a_bucket_is_at_most_a_quarter_as_wide_as_where_it_begins(bucket):
     begin_ns = upper_bound_ns(bucket - 1)
     assert upper_bound_ns(bucket) <= begin_ns * 1.25

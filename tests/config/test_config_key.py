@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_wire.records.compression import Codec
+from tests.cases import each
 from trio_broker.config.config_key import ConfigKey, ConfigType, ValueBounds
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS, TOPIC_KEYS
@@ -83,13 +84,13 @@ def test_a_refusal_never_shows_a_secret():
     assert "hunter2" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("key", [*BROKER_KEYS.values(), *TOPIC_KEYS.values()], ids=lambda key: key.name)
+@each("key", [*BROKER_KEYS.values(), *TOPIC_KEYS.values()])
 def test_every_default_is_valid_and_survives_the_way_through_text(key):
     if key.default is not None:
         assert key.parse(key.text_of(key.default)) == key.default
 
 
-@pytest.mark.parametrize("key", [*BROKER_KEYS.values(), *TOPIC_KEYS.values()], ids=lambda key: key.name)
+@each("key", [*BROKER_KEYS.values(), *TOPIC_KEYS.values()])
 def test_every_key_is_documented_in_one_line(key):
     assert key.documentation.endswith(".")
     assert "\n" not in key.documentation
@@ -139,7 +140,7 @@ def test_limits_are_known_in_parts(key, bounds):
     assert key.bounds == bounds
 
 
-@pytest.mark.parametrize("key", [*BROKER_KEYS.values(), *TOPIC_KEYS.values()], ids=lambda key: key.name)
+@each("key", [*BROKER_KEYS.values(), *TOPIC_KEYS.values()])
 def test_the_limits_in_parts_are_those_that_are_checked(key):
     bounds = key.bounds
     is_list = key.type is ConfigType.LIST and bounds.choices

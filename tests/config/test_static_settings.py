@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cases import each
 from trio_broker.common.environment import environment_name, key_of_variable
 from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.entries import ConfigLevel, ConfigScope
@@ -168,7 +169,7 @@ def test_the_default_of_a_fallback_is_in_effect_where_nothing_is_set(properties)
     assert levels(config, "broker.rack") == []
 
 
-@pytest.mark.parametrize("name", BROKER_KEYS)
+@each("name", BROKER_KEYS)
 def test_the_value_that_wins_is_the_value_in_effect(name):
     config, key = load_broker_config(), BROKER_KEYS[name]
     winners = [each for each in config.level_values(key) if each.wins]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import each
 from trio_broker.config.documentation import default_text
 from trio_broker.config.keys import BROKER_KEYS
 
@@ -69,7 +70,7 @@ def test_a_decision_has_the_parts_of_one(page: Path) -> None:
     assert [part for part in headings if part != "Reasons"] == ["Context", "Decision", "Consequences"]
 
 
-@pytest.mark.parametrize(("module", "name", "value"), LIMITS, ids=lambda text: text.rpartition(".")[2])
+@each("module,name,value", LIMITS)
 def test_a_limit_has_the_value_that_the_page_tells(module: str, name: str, value: str) -> None:
     assert getattr(importlib.import_module(module), name) == float(value)
 

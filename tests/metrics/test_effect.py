@@ -382,7 +382,7 @@ def test_of_twenty_placebos_under_loads_that_come_in_bursts_at_most_one_gets_a_v
     assert len([each for each in effects if each.verdict is EffectVerdict.NO_CHANGE]) >= 15, effects
 
 
-@pytest.mark.parametrize("think_seconds", [0.0, 0.05])
+@pytest.mark.parametrize("think_seconds", [0.0, pytest.param(0.05, marks=pytest.mark.soak)])
 def test_of_ten_real_changes_of_the_sync_threads_of_a_slow_disk_nine_get_their_verdict(think_seconds):
     sizes = [(1, 4), (1, 8), (2, 8), (1, 3), (2, 6), (4, 1), (8, 1), (8, 2), (3, 1), (6, 2)]
     found = []
