@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -20,6 +19,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.consumed_messages import consumed, values_by_offset
+from tests.fork_server import run_command
 from tests.oracles import absent
 from tests.waits import flushed, within
 from trio_broker.testing.process import BrokerProcess
@@ -143,8 +143,7 @@ def test_a_backup_that_is_made_under_load_has_all_that_was_acknowledged_before(b
         for _ in range(2):
             subprocess.run(["sh", "-c", script], check=True, timeout=SECONDS * 10)
     broker.kill()
-    command = [sys.executable, "-m", "trio_broker", "fsck", copy]
-    checked = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS * 10, check=False)
+    checked = run_command(["fsck", copy], SECONDS * 10)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     with BrokerProcess(copy, has_admin=False) as restored:
         found = {partition: records(restored.bootstrap_servers, partition) for partition in range(PARTITIONS)}

@@ -474,14 +474,14 @@ def test_a_decompression_bomb_is_refused_within_bounds(
 
 def test_many_bombs_at_once_are_inflated_a_few_at_a_time(witness: Witness) -> None:
     """Each costs its sender a kilobyte and the broker over a hundred mebibytes while it is looked at."""
-    topics = [f"bombed-{number}" for number in range(8)]
+    topics = [f"bombed-{number}" for number in range(5)]
     for topic in topics:
         create_topic(witness.broker.port, topic, cleanup_policy="compact")
     batch = bomb(Codec.GZIP)
     with ExitStack() as stack, witness.bounded_memory(MAX_PARALLEL_BOMBS_GROWTH_BYTES):
-        connections = [stack.enter_context(RawConnection.open(witness.broker.port)) for _ in range(16)]
+        connections = [stack.enter_context(RawConnection.open(witness.broker.port)) for _ in range(10)]
         for number, connection in enumerate(connections):
-            connection.send(framed(request_bytes(produce_request(topics[number % 8], batch), 9)))
+            connection.send(framed(request_bytes(produce_request(topics[number % 5], batch), 9)))
         witness.healthy.check()
         for connection in connections:
             assert connection.receive_frame() is not None

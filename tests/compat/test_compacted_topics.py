@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -17,6 +15,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from tests.checking.thread_tuner import ThreadTuner
 from tests.consumed_messages import consumed
+from tests.fork_server import run_command
 from tests.java_programs import Java
 from tests.waits import eventually, flushed, scaled, within
 from trio_broker.testing.process import BrokerProcess
@@ -224,12 +223,7 @@ def test_kafka_opens_and_verifies_what_was_compacted_and_so_does_our_dump(java: 
     assert (deep["code"], verified["code"], verified["err"]) == (0, 0, "")
     assert "isvalid: false" not in deep["out"]
     assert "deleteHorizonMs: OptionalLong[" in deep["out"]
-    ours = subprocess.run(
-        [sys.executable, "-m", "trio_broker", "dump-log", "--deep", *map(str, directories[:1])],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    ours = run_command(["dump-log", "--deep", *directories[:1]], SECONDS).stdout
     assert "isvalid: false" not in ours
     assert "deleteHorizonMs: 1" in ours
     records = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,7 +13,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection,
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from tests.compat.kafka_process import KafkaProcess
-from tests.waits import flushed, run_program, scaled, within
+from tests.fork_server import run_command
+from tests.waits import flushed, scaled, within
 from trio_broker.testing.process import BrokerProcess
 
 TOPIC = "orders"
@@ -97,8 +97,7 @@ def committed_offset(consumer: Consumer) -> int:
 
 
 def export(source: Path, target: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trio_broker", "export-kafka", str(source), str(target)]
-    return run_program(command, 60, capture_output=True, text=True)
+    return run_command(["export-kafka", source, target], 60)
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from fuzz.live_socket import CHECK_EVERY, TOPICS, RequestMaker, Statistics, Watc
 from fuzz.raw_client import HealthyClient, RawConnection
 from trio_broker.testing.process import BrokerProcess
 
-ROUNDS = 40
-ADMIN_ROUNDS = 4
+ROUNDS = 20
+ADMIN_ROUNDS = 2
 SEED = 20261121
 
 

@@ -7,7 +7,6 @@ over in place, on the same port: a producer and a consumer that began with Kafka
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
@@ -39,7 +38,8 @@ from kafka import TopicPartition as PythonPartition
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.consumed_messages import consumed
-from tests.waits import flushed, run_program, scaled, within
+from tests.fork_server import run_command
+from tests.waits import flushed, scaled, within
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -101,8 +101,7 @@ class Taken:
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trio_broker", *map(str, arguments)]
-    return run_program(command, 60, capture_output=True, text=True)
+    return run_command(arguments, 60)
 
 
 def require_undamaged(directories: tuple[Path, Path]) -> None:
