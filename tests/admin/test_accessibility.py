@@ -1,6 +1,6 @@
 """Every page and every dialog is looked at by axe-core (WCAG 2.1 A and AA), in the light theme on a wide screen and in
-the dark one on a narrow screen, by default in turns and with no more than the first twenty details of a page; and at
-four widths none is wider than its window.
+the dark one on a narrow screen, by default in turns and with no more than the first of many details, rows and items of
+a page, which are all of a kind; and at four widths none is wider than its window.
 
 axe-core is a package of npm: ``npm install`` in ``tests/compat/node``.
 """
@@ -36,13 +36,15 @@ Look = tuple[int, bool]
 
 LOOKS: tuple[Look, ...] = ((1280, False), (420, True))
 
-DETAILS_OF_ONE_LOOK = 20
+PARTS_OF_ONE_LOOK = 8
 """With all of the description of the API open, axe-core takes as long for that page as for twenty others."""
 
-EMPTY_DETAILS = """
-[...document.querySelectorAll('details')].slice(%d).forEach(
-    (each) => each.replaceChildren(each.querySelector(':scope > summary')))
+HIDE_FURTHER_PARTS = """
+[[...document.querySelectorAll('details')],
+ ...[...document.querySelectorAll('tbody, ul')].map((each) => [...each.children])].forEach(
+    (parts) => parts.slice(%d).forEach((each) => { each.style.display = 'none' }))
 """
+SHOW_ALL_PARTS = "document.querySelectorAll('[style]').forEach((each) => each.style.removeProperty('display'))"
 
 QUERIES = {"/brokers/1/clients/client": "client_id=test"}
 """What the pages need that have no name in their path."""
@@ -92,12 +94,13 @@ async def looked_at(page: Page, selector: str, looks: Sequence[Look]) -> list[st
     for width in WIDTHS:
         await page.set_view(width=width)
         found += [f"{width} px: {more} px too wide" for more in await page.evaluate(WIDER) if more > 0]
-    if len(looks) < len(LOOKS):
-        await page.evaluate(EMPTY_DETAILS % DETAILS_OF_ONE_LOOK)
+    if len(looks) < len(LOOKS) and selector == "html":
+        await page.evaluate(HIDE_FURTHER_PARTS % PARTS_OF_ONE_LOOK)
     for width, dark in looks:
         await page.set_view(width=width, dark=dark)
         wrong = await page.evaluate(f"({LOOK})({json.dumps(selector)})")
         found += [f"{width} px, {'dark' if dark else 'light'}: {each}" for each in wrong]
+    await page.evaluate(SHOW_ALL_PARTS)
     return found
 
 
