@@ -45,24 +45,19 @@ LANES: Mapping[str, tuple[str, ...]] = {
     "spark session": (),
     "admin": ("admin/", "broker_view/"),
     "core": ("",),
-    "compat groups": ("compat/test_group", "compat/test_fuzz_groups"),
-    "compat commands": ("compat/test_command", "compat/test_docs", "compat/test_java", "compat/test_mirror"),
-    "compat": ("compat/",),
-    "admin walks": (
-        "admin/test_walk",
-        "admin/test_transaction_walk",
-        "admin/test_admin_screenshot",
-        "admin/test_schemathesis",
-        "admin/test_accessibility",
+    "compat tools": (
+        *("compat/test_command", "compat/test_docs", "compat/test_java", "compat/test_mirror"),
+        *("compat/test_group", "compat/test_fuzz_groups"),
     ),
+    "compat": ("compat/",),
     "spark units": ("spark/", "compat/test_spark_"),
     "simulation": ("simulation/", "checking/", "bench/"),
     "state": ("coordinator/", "partition/", "storage/", "network/"),
-    "handlers": ("handlers/",),
-    "protocol": ("protocol/",),
+    "requests": ("handlers/", "protocol/"),
 }
 """Beginnings of paths below ``tests/``, by lane, in the order in which the lanes start where their times are not known:
-first those that wait most, so that those that only compute fill the processors up to the end."""
+first those that wait most, so that those that only compute fill the processors up to the end. Each costs seconds of CPU
+by itself: a pytest with its imports, and for most a fork server and a browser or a JVM."""
 
 SPARK_SESSION = "spark session"
 """The lane of all files with a test that takes the Spark session of the run, wherever they are: each lane would start a

@@ -65,7 +65,7 @@ def test_every_lane_has_tests() -> None:
 def test_a_file_belongs_to_the_lane_that_names_most_of_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert lane_of(Path("compat/test_group_scale.py")) == "compat groups"
+    assert lane_of(Path("compat/test_group_scale.py")) == "compat tools"
     assert lane_of(Path("compat/test_kcat.py")) == "compat"
     assert lane_of(Path("spark/test_batch_reader.py")) == "spark units"
     monkeypatch.setattr(lanes, "TESTS", tmp_path)
