@@ -20,14 +20,11 @@ from kafka_wire.messages.describe_producers import (
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafka_wire.messages.write_txn_markers import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
 )
 from tests.cli.scripted_commands import run
 from tests.client.scripted_client import coordinator_at
+from tests.fakes.other_brokers import markers_written
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 
 DRY_RUN = "dry run: nothing was changed; --execute makes the change\n"
@@ -81,27 +78,6 @@ def producing(request: DescribeProducersRequest, version: int) -> DescribeProduc
     )
 
 
-def marked(request: WriteTxnMarkersRequest, version: int, code: int = 0) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=[
-                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in request.markers
-        ]
-    )
-
-
 def listing(request: listed.ListTransactionsRequest, version: int) -> listed.ListTransactionsResponse:
     """The id ``billing`` of producer 7, if the filter lets it pass."""
     known = listed.TransactionState(transactional_id="billing", producer_id=7, transaction_state="Ongoing")
@@ -124,7 +100,7 @@ def transaction_server(**settings: Any) -> ScriptedKafka:
             described.DescribeTransactionsRequest: state(),
             DescribeProducersRequest: producing,
             InitProducerIdRequest: fenced,
-            WriteTxnMarkersRequest: marked,
+            WriteTxnMarkersRequest: lambda request, version: markers_written(request),
         },
         **settings,
     )
@@ -318,8 +294,8 @@ def test_epochs_must_be_those_of_an_open_transaction_where_the_broker_tells_them
 
 def test_a_refused_marker_is_one_line_and_exit_code_1():
     with transaction_server() as server:
-        server.answers[WriteTxnMarkersRequest] = lambda request, version: marked(
-            request, version, ErrorCode.INVALID_PRODUCER_EPOCH
+        server.answers[WriteTxnMarkersRequest] = lambda request, version: markers_written(
+            request, ErrorCode.INVALID_PRODUCER_EPOCH
         )
         result = run(server, "transactions", "abort", "--partition", "t:1", "--start-offset", "5", "--execute")
         text = "trio-broker: partition t-1: INVALID_PRODUCER_EPOCH: the producer has another epoch by now\n"

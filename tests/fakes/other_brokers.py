@@ -8,6 +8,14 @@ from typing import Any, cast
 import attrs
 import trio
 
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.network.errors import RequestFailed, RequestNotSent
 
@@ -51,3 +59,25 @@ class OtherBrokers:
         if (broker := self.brokers.get(broker_id)) is None:
             raise RequestNotSent(f"broker {broker_id} is not there")
         return broker
+
+
+def markers_written(request: WriteTxnMarkersRequest, code: ErrorCode = ErrorCode.NONE) -> WriteTxnMarkersResponse:
+    """The answer of a broker that writes each marker, or none."""
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )

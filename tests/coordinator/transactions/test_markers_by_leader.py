@@ -11,16 +11,10 @@ import trio
 import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.write_txn_markers import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from kafka_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from kafka_wire.stored.metadata import TopicRecord
 from tests.fakes.images import broker_record, image_of, partition_record
-from tests.fakes.other_brokers import OtherBrokers
+from tests.fakes.other_brokers import OtherBrokers, markers_written
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.common.request_phase import ReleaseHandler, ignore_release
 from trio_broker.common.topic_partition import TopicPartition
@@ -85,28 +79,6 @@ async def cluster(nursery: trio.Nursery) -> AsyncIterator[Cluster]:
     nursery.cancel_scope.cancel()
 
 
-def written(request: WriteTxnMarkersRequest, code: ErrorCode = NONE) -> WriteTxnMarkersResponse:
-    """The answer of a broker that writes each marker, or none."""
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=[
-                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in request.markers
-        ]
-    )
-
-
 def markers(request: WriteTxnMarkersRequest) -> list[tuple[int, bool, int, dict[str, list[int]]]]:
     return [
         (
@@ -120,7 +92,7 @@ def markers(request: WriteTxnMarkersRequest) -> list[tuple[int, bool, int, dict[
 
 
 async def test_each_leader_gets_the_markers_of_its_partitions(cluster):
-    two, three = cluster.others.add(TWO, written), cluster.others.add(THREE, written)
+    two, three = cluster.others.add(TWO, markers_written), cluster.others.add(THREE, markers_written)
     codes = await cluster.write(end(), *PARTITIONS[:4], TopicPartition("gone", 9))
     assert codes == {0: NONE, 1: NONE, 2: NONE, 3: NONE, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert cluster.own.written == [(end(), [PARTITIONS[0]])]
@@ -131,7 +103,7 @@ async def test_each_leader_gets_the_markers_of_its_partitions(cluster):
 
 async def test_markers_that_wait_for_one_broker_go_together(cluster, nursery):
     """And never two of one producer, whose answers would be mixed up."""
-    two = cluster.others.add(TWO, written, answers=False)
+    two = cluster.others.add(TWO, markers_written, answers=False)
     for producer_id, partition in ((1, 1), (2, 1), (3, 1), (2, 3)):
         nursery.start_soon(cluster.write, end(producer_id), PARTITIONS[partition])
         await trio.testing.wait_all_tasks_blocked()
@@ -143,11 +115,11 @@ async def test_markers_that_wait_for_one_broker_go_together(cluster, nursery):
 
 async def test_a_broker_that_does_not_answer_is_to_be_asked_again_and_holds_up_no_other(cluster):
     lost = cluster.others.add(TWO, ResponseLost("broker 2: the connection broke"))
-    cluster.others.add(THREE, written)
+    cluster.others.add(THREE, markers_written)
     codes = await cluster.write(end(), *PARTITIONS)
     lost_codes = dict.fromkeys((1, 3), ErrorCode.NETWORK_EXCEPTION)
     assert codes == {0: NONE, 2: NONE, 4: ErrorCode.LEADER_NOT_AVAILABLE} | lost_codes
-    lost.answer = written
+    lost.answer = markers_written
     assert await cluster.write(end(), PARTITIONS[1]) == {1: NONE}
 
 
@@ -156,7 +128,7 @@ async def test_a_broker_whose_address_is_not_known_is_to_be_asked_again(cluster)
 
 
 async def test_each_partition_keeps_its_own_code(cluster):
-    cluster.others.add(TWO, lambda request: written(request, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
+    cluster.others.add(TWO, lambda request: markers_written(request, ErrorCode.TRANSACTION_COORDINATOR_FENCED))
     codes = await cluster.write(end(), PARTITIONS[0], PARTITIONS[1])
     assert codes == {0: NONE, 1: ErrorCode.TRANSACTION_COORDINATOR_FENCED}
 
@@ -170,7 +142,7 @@ async def test_a_bug_in_an_exchange_concerns_its_markers_alone(cluster, caplog):
     broken = cluster.others.add(TWO, lambda request: 1 / 0)
     assert await cluster.write(end(), PARTITIONS[1]) == {1: ErrorCode.NETWORK_EXCEPTION}
     assert "ZeroDivisionError" in caplog.text
-    broken.answer = written
+    broken.answer = markers_written
     assert await cluster.write(end(), PARTITIONS[1]) == {1: NONE}
 
 
