@@ -220,13 +220,13 @@ class Page:
         """Click the first element that ``selector`` finds, also where it is not in view."""
         await self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
-    async def until(self, expression: str) -> None:
-        """Wait until a JavaScript expression is true."""
-        time_left, pause = TimeLeft(WAIT_SECONDS), POLL_SECONDS
+    async def until(self, expression: str, pause: float = POLL_SECONDS) -> None:
+        """Wait until a JavaScript expression is true; ``pause`` is for the first look, and grows."""
+        time_left = TimeLeft(WAIT_SECONDS)
         while not await self.holds(expression):
             assert not time_left.is_over, f"it never came about in the page in {time_left}: {expression}"
             await trio.sleep(pause)
-            pause = min(1.2 * pause, MAX_POLL_SECONDS)
+            pause = max(pause, min(1.2 * pause, MAX_POLL_SECONDS))
 
     async def holds(self, expression: str) -> bool:
         """Whether a JavaScript expression is true; it is not while the page is left for another one."""

@@ -123,7 +123,7 @@ async def test_axe_finds_nothing_on_any_page_or_dialog_and_none_is_wider_than_it
         page = await browser.open_page("about:blank", script=axe)
 
         async def look(address: str) -> list[str]:
-            await page.go_to(address)
+            await page.go_to(f"{address}{'&' if '?' in address else '?'}still")
             await page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
             return await looked_at(page, "html", next(turns))
 

@@ -38,6 +38,9 @@ PRODUCERS = 6
 
 POLL_SECONDS = 0.1
 
+POLL_HISTORY_SECONDS = 2.0
+"""It is long, and a look at it is a request."""
+
 FORM = "[data-form='num.io.threads']"
 
 QUIET_SECONDS = (MIN_PAIRS + 2) * WINDOW_SECONDS
@@ -161,7 +164,7 @@ async def find_why_the_group_lags(page: Page) -> None:
 async def turn_the_threads_up(page: Page) -> None:
     await page.click("Tuning", "/brokers/1/tuning")
     await page.until("document.querySelector('[data-limit]').dataset.limit === 'disk syncs'")
-    await page.until(STEADY)
+    await page.until(STEADY, pause=POLL_HISTORY_SECONDS)
     # The suggestion is read and clicked in one turn of the page, which refreshes itself.
     suggested = await page.evaluate(
         "(() => { const link = document.querySelector('#limit a'); link.click(); return link.innerText; })()"
