@@ -40,7 +40,7 @@ from trio_broker.config.errors import ConfigError, ContradictorySettings
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, KEYS_BY_NAME, LISTENERS_SUBJECT, SETTINGS
 from trio_broker.config.listener_keys import LISTENER_PREFIX
-from trio_broker.config.listeners import advertised_endpoints
+from trio_broker.config.listeners import advertised_endpoints, inter_broker_listener
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.metadata_store_config import MetadataStoreConfig
@@ -617,6 +617,7 @@ def broker_config_of(settings: StaticSettings) -> BrokerConfig:
         ConfigError: a setting is not valid; the text is one line that names its origin.
     """
     config = BrokerConfig(settings)
-    # Called for its errors, so that a wrong listener is reported before anything is opened.
+    # Called for their errors, so that a wrong listener is reported before anything is opened.
     advertised_endpoints(config.socket_server)
+    inter_broker_listener(config.socket_server)
     return config
