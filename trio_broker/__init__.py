@@ -5,3 +5,6 @@ an event loop. Start reading at ``trio_broker.broker``.
 """
 
 __version__ = "0.1.0"
+
+SOFTWARE_NAME = "trio-broker"
+"""By which other brokers count the clients of this program: letters, digits, dots and dashes alone (KIP-511)."""

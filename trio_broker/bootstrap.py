@@ -1,9 +1,10 @@
-"""Puts the parts of a broker together, from its disk up to what handlers need; the network is not among them.
+"""Puts the parts of a broker together, from its disk up to what handlers need. Of the network the clients of other
+brokers are here; what listens is the ``Broker``'s.
 
 Opened in this order, closed in the other: the data directories are locked and recognised; the metadata log is replayed
-into the image, and replaced by a snapshot of that if it has grown long; the partitions' logs are loaded, recovered
-where the last stop was no clean one; this start is registered, which begins new leader epochs; and the partitions are
-handed to the ReplicaManager.
+into the image, and of several brokers read on to the end of what they share; the partitions' logs are loaded, recovered
+where the last stop was no clean one; this start is registered, alone with new leader epochs, behind which a metadata
+log that has grown long is replaced by a snapshot; and the partitions are opened in the ReplicaManager.
 
 Everything is closed properly, with the marker that spares the next start a recovery, only when the block inside ends
 without an exception.
@@ -12,7 +13,7 @@ without an exception.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
@@ -21,7 +22,7 @@ from pathlib import PurePath
 import attrs
 import trio
 
-from kafka_wire.primitives import NO_BROKER_EPOCH, uuid_text
+from kafka_wire.primitives import NO_BROKER_EPOCH
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
@@ -36,27 +37,23 @@ from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.controller_channel import ControllerChannel, ControllerChannels
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.dynamic_config_publisher import BrokerReconfigurable, DynamicConfigPublisher
-from trio_broker.cluster.errors import MetadataLogUnusable
-from trio_broker.cluster.etcd.opening import join_etcd
 from trio_broker.cluster.features import own_features, require_supported
 from trio_broker.cluster.local_metadata_store import LocalMetadataStore
 from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
 from trio_broker.cluster.lost_metadata import MentionedTopics, require_topics, require_whole_log
 from trio_broker.cluster.metadata_cache import MetadataCache
-from trio_broker.cluster.metadata_copy import MetadataCopy
-from trio_broker.cluster.metadata_delta import ContradictoryMetadata, replayed
+from trio_broker.cluster.metadata_copy import MetadataCopy, open_metadata_log, replace_by_snapshot
 from trio_broker.cluster.metadata_faults import MetadataFaults
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_loader import MetadataLoader
 from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.cluster.metadata_ownership import require_copy, require_no_copy
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
-from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, write_snapshot
 from trio_broker.cluster.metadata_store import MetadataStore
-from trio_broker.cluster.metadata_transactions import MetadataTransactions
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.cluster.remote_controller import RemoteController
 from trio_broker.cluster.replica_brokers import ImageBrokers
-from trio_broker.cluster.shared_metadata import SharedMetadata
+from trio_broker.cluster.shared_metadata import SharedMetadata, proposed_cluster_id
 from trio_broker.cluster.stored_controller_locator import StoredControllerLocator
 from trio_broker.cluster.stored_metadata import require_own_metadata
 from trio_broker.common.topic_partition import TopicPartition
@@ -72,7 +69,6 @@ from trio_broker.coordinator.transactions.add_partitions_to_txn_manager import A
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.coordinator.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
-from trio_broker.network.network_client import NetworkClientSettings
 from trio_broker.network.network_clients import NetworkClients
 from trio_broker.partition.log_loader import LogLoader
 from trio_broker.partition.partition import Durability
@@ -83,9 +79,9 @@ from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.randomness import random_uuid
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.workers import Workers
-from trio_broker.storage import file_names, partition_metadata
+from trio_broker.storage import partition_metadata
 from trio_broker.storage.errors import is_shortage
-from trio_broker.storage.log_directory import clean_shutdown_epoch, known_cluster_id
+from trio_broker.storage.log_directory import clean_shutdown_epoch
 from trio_broker.storage.log_loading import KnownPartition
 from trio_broker.storage.log_manager import LogManager
 
@@ -115,190 +111,258 @@ async def open_services(
     """
     async with background_nursery() as nursery:
         if shared is None and config.metadata_store.metadata_store != LOCAL:
-            proposed = await runtime.workers.run(partial(cluster_id_to_propose, config, runtime))
+            # Imported here: a broker alone needs no HTTP/2.
+            from trio_broker.cluster.etcd.opening import join_etcd
+
+            directories = [PurePath(directory) for directory in config.node.log_dirs]
+            proposed = await runtime.workers.run(partial(proposed_cluster_id, runtime, directories))
             shared = await join_etcd(config.metadata_store, runtime, nursery, proposed)
-        async with opened_services(config, runtime, advertised, reconfigurables, loader, shared) as services:
+        async with (
+            opened_directories(config, runtime, shared) as directories_in_use,
+            opened_metadata(directories_in_use, runtime, shared) as metadata,
+            background_nursery() as services_nursery,
+        ):
+            opening = Opening(config, runtime, services_nursery, directories_in_use, metadata, shared)
+            services = await opening.open(advertised, reconfigurables, loader or LogLoader())
             yield services
+            directories_in_use.high_watermarks |= services.replicas.replicated_high_watermarks()
 
 
-def cluster_id_to_propose(config: BrokerConfig, runtime: Runtime) -> str:
-    """The id of the cluster that the data directories are of, or a new one. Blocks."""
-    found = (known_cluster_id(runtime.disk, PurePath(directory)) for directory in config.node.log_dirs)
-    return next((known for known in found if known is not None), None) or uuid_text(random_uuid(runtime.random))
+@attrs.define
+class OpenDirectories:
+    """The data directories of a broker that runs.
+
+    ``previous_broker_epoch`` is what the last clean stop of one of several has left. At their end the others count: the
+    broker's epoch, the high watermarks of partitions whose leaders may have them cut, and which directories are not to
+    be marked as closed.
+    """
+
+    log_manager: LogManager
+    previous_broker_epoch: int = NO_BROKER_EPOCH
+    broker_epoch: int = NO_BROKER_EPOCH
+    high_watermarks: dict[TopicPartition, int] = attrs.field(factory=dict)
+    unclosed: set[PurePath] = attrs.field(factory=set)
+
+    def close(self, *, clean: bool) -> None:
+        """Close the logs. After a clean stop everything in them is durable, and so the high watermark is their end, but
+        for ``high_watermarks``. Blocks."""
+        ends = {partition: each.log_end_offset for partition, each in self.log_manager.logs.items()}
+        self.log_manager.close(
+            clean=clean,
+            unclosed=self.unclosed,
+            high_watermarks={**ends, **self.high_watermarks},
+            broker_epoch=self.broker_epoch,
+        )
 
 
 @asynccontextmanager
-async def opened_services(
-    config: BrokerConfig,
-    runtime: Runtime,
-    advertised: Mapping[str, Endpoint],
-    reconfigurables: Sequence[BrokerReconfigurable],
-    loader: LogLoader | None,
-    shared: SharedMetadata | None,
-) -> AsyncIterator[BrokerServices]:
-    """As ``open_services``, with the metadata where ``shared`` has it, or in the first data directory."""
-    clock, workers = runtime.clock, runtime.workers
-    directories = [PurePath(directory) for directory in config.node.log_dirs]
-    previous_epoch = await workers.run(partial(clean_shutdown_epoch, runtime.disk, directories))
+async def opened_directories(
+    config: BrokerConfig, runtime: Runtime, shared: SharedMetadata | None
+) -> AsyncIterator[OpenDirectories]:
+    """The data directories, locked and recognised; a block that ends without an exception has stopped cleanly."""
+    directories, workers = [PurePath(directory) for directory in config.node.log_dirs], runtime.workers
+    previous_epoch = NO_BROKER_EPOCH
+    if shared is not None:
+        # Before the directories are opened, which removes the marker.
+        previous_epoch = await workers.run(partial(clean_shutdown_epoch, runtime.disk, directories))
     log_manager = LogManager(
         directories,
         disk=runtime.disk,
         random=runtime.random,
         node_id=config.node.node_id,
-        clock=clock,
+        clock=runtime.clock,
         cluster_id=None if shared is None else shared.cluster_id,
         allow_new=config.node.log_dirs_allow_new,
         sync_recovered=Durability(config.node.log_durability) is Durability.FSYNC,
     )
-    loader = loader or LogLoader()
-    require = require_metadata if shared is None else require_own_metadata
+    require = require_metadata if shared is None else require_shared_metadata
     await workers.run(partial(log_manager.open, partial(require, runtime.disk, directories)))
-    ended_well = False
-    unclosed: set[PurePath] = set()
-    replicated: dict[TopicPartition, int] = {}
-    broker_epoch = NO_BROKER_EPOCH
+    opened, ended_well = OpenDirectories(log_manager, previous_epoch), False
     try:
-        opening = partial(open_metadata, log_manager, runtime, is_copy=shared is not None)
-        # So that a broker with a full disk starts, and its operator can delete something.
-        with_reserve = log_manager.directories[0].with_reserve
-        metadata = await workers.run(partial(with_reserve, opening))
-        try:
-            if shared is not None:
-                await metadata.catch_up(shared.store, partial(replace_metadata, log_manager, runtime))
-                require_supported(metadata.image)
-            metadata_log, image = metadata.metadata_log, metadata.image
-            async with background_nursery() as nursery:
-                changes = ChangeLog(clock, ChangeFile(runtime.disk, directories[0] / FILE_NAME, workers))
-                await workers.run(changes.load)
-                changes.record_start(str(config.node.node_id), config.static_texts)
-                metadata_cache = MetadataCache(image)
-                dynamic_config = DynamicConfigPublisher(config)
-                dynamic_config.apply(image, image.configs_by_resource)
-                await load_logs(loader, log_manager, image, config, workers)
-                io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
-                replicas = ReplicaManager(
-                    log_manager,
-                    config,
-                    runtime,
-                    io_limiter=io_limiter,
-                    brokers=ImageBrokers(metadata_cache),
-                    changes=changes,
-                )
-                dynamic_config.reconfigurables = (replicas, replicas.log_maintenance.log_cleaner, *reconfigurables)
-                node = NodeInfo(
-                    node_id=config.node.node_id,
-                    cluster_id=log_manager.cluster_id,
-                    rack=config.node.broker_rack,
-                    advertised=advertised,
-                    inter_broker_listener=None if shared is None else inter_broker_listener(config.socket_server),
-                )
-                metadata_faults = MetadataFaults(stops_for_parts=shared is not None)
-                publisher = MetadataPublisher(metadata_cache, dynamic_config, changes, faults=metadata_faults)
-                store = LocalMetadataStore(metadata_log, workers) if shared is None else shared.store
-                keep = None if shared is None else metadata.append
-                metadata_loader = MetadataLoader(store, publisher, metadata.transactions, keep)
-                incarnation_id = random_uuid(runtime.random)
-                controller = Controller(store, metadata_loader, config, runtime, replicas, incarnation_id)
-                start_background(nursery, "metadata loader", metadata_loader.run)
-                ids = list(log_manager.directory_ids().values())
-                wanted = registration(node, incarnation_id, ids)
-                if shared is None:
-                    membership = await lead_alone(nursery, controller, wanted)
-                    # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
-                    if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, metadata_cache.image):
-                        await take_snapshot(controller, metadata_log)
-                else:
-                    wanted = attrs.evolve(wanted, features=own_features(), previous_broker_epoch=previous_epoch)
-                    offline_log_dirs = log_manager.offline_directory_ids
-                    membership = await join_cluster(
-                        nursery, controller, wanted, shared, metadata_cache, runtime, offline_log_dirs
-                    )
-                    await metadata_loader.wait_loaded(membership.broker_epoch + 1)
-                asked, broker_epoch = membership.controller, membership.broker_epoch
-                # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
-                log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
-                assignments = None
-                if shared is not None:
-                    assignments = AssignmentsManager(asked, replicas, metadata_cache)
-                    start_background(nursery, "reports of log directories", assignments.run)
-                    replicas.alter_log_dirs.on_moved = assignments.check_one
-                partitions = BrokerMetadataPublisher(replicas, config, metadata_faults, assignments)
-                groups = GroupCoordinator(replicas, asked, metadata_cache, changes, config, runtime)
-                dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
-                producer_ids = ProducerIds(asked.allocate_producer_ids)
-                markers = MarkerWriter(replicas, groups)
-                clients = partial(broker_clients, config, runtime, metadata_cache)
-                if shared is not None:
-                    # Before the partitions, which are fetched from the moment they follow.
-                    replicate(nursery, replicas, asked, clients, runtime)
-                channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
-                transactions = TransactionCoordinator(
-                    replicas, channels, asked, metadata_cache, producer_ids, config, runtime
-                )
-                asked_by_people = cluster_events = None
-                if shared is not None:
-                    asked_by_people = clients()
-                    cluster_events = ClusterEvents(node.node_id, clock, shared.store.controller)
-                    start_background(nursery, "questions to other brokers", asked_by_people.run)
-                async with metadata_loader.lock:
-                    # In this order: the coordinators find the partitions of a new topic open.
-                    publisher.subscribers = (partitions, groups, transactions)
-                    if cluster_events is not None:
-                        publisher.subscribers = (*publisher.subscribers, cluster_events)
-                    await partitions.apply_image(metadata_cache.image)
-
-                def topic_opened(name: str) -> None:
-                    groups.topic_opened(name)
-                    transactions.topic_opened(name)
-                    if assignments is not None:
-                        assignments.check(TopicPartition(name, index) for index in replicas.topic(name).partitions)
-
-                replicas.local_partitions.on_opened = topic_opened
-                if membership.lifecycle is not None:
-                    start_background(
-                        nursery, "life of the broker", partial(live, membership.lifecycle, metadata_faults)
-                    )
-                yield BrokerServices(
-                    node=node,
-                    config=config,
-                    runtime=runtime,
-                    controller=controller,
-                    metadata_cache=metadata_cache,
-                    metadata_log=metadata_log,
-                    changes=changes,
-                    replicas=replicas,
-                    metadata_faults=metadata_faults,
-                    log_dir_failures=LogDirFailureHandler(metadata_log, replicas, membership.lifecycle),
-                    producer_ids=producer_ids,
-                    groups=groups,
-                    markers=markers,
-                    transactions=transactions,
-                    transaction_verification=AddPartitionsToTxnManager(transactions, clients()),
-                    trials=ConfigTrials(asked, dynamic_config, changes, clock),
-                    controller_client=asked,
-                    controller_channel=membership.channel,
-                    lifecycle=membership.lifecycle,
-                    broker_clients=asked_by_people,
-                    cluster_events=cluster_events,
-                    metadata_store=None if shared is None else shared.store,
-                )
-                replicated |= replicas.replicated_high_watermarks()
-        finally:
-            await run_shielded(workers, log_manager.make_room_to_close)
-            await run_shielded(workers, metadata.metadata_log.close)
-            if metadata.metadata_log.failure is not None:
-                unclosed.add(directories[0])
+        yield opened
         ended_well = True
     finally:
-        closing = partial(
-            close,
+        await run_shielded(workers, partial(opened.close, clean=ended_well))
+
+
+@asynccontextmanager
+async def opened_metadata(
+    opened: OpenDirectories, runtime: Runtime, shared: SharedMetadata | None
+) -> AsyncIterator[MetadataCopy]:
+    """The metadata log in the first directory, replayed, and up to the end of what several brokers share."""
+    log_manager, workers = opened.log_manager, runtime.workers
+    opening = partial(open_metadata, log_manager, runtime, is_copy=shared is not None)
+    # So that a broker with a full disk starts, and its operator can delete something.
+    metadata = await workers.run(partial(log_manager.directories[0].with_reserve, opening))
+    try:
+        if shared is not None:
+            await metadata.catch_up(shared.store, partial(replace_by_snapshot, log_manager.directories[0], runtime))
+            require_supported(metadata.image)
+        yield metadata
+    finally:
+        await run_shielded(workers, log_manager.make_room_to_close)
+        await run_shielded(workers, metadata.metadata_log.close)
+        if metadata.metadata_log.failure is not None:
+            opened.unclosed.add(log_manager.directories[0].path)
+
+
+@attrs.define(eq=False)
+class Opening:
+    """Opens what lives on the data directories and the metadata, one part after the other. ``nursery`` is that of their
+    tasks."""
+
+    config: BrokerConfig
+    runtime: Runtime
+    nursery: trio.Nursery
+    directories: OpenDirectories
+    metadata: MetadataCopy
+    shared: SharedMetadata | None
+
+    async def open(
+        self, advertised: Mapping[str, Endpoint], reconfigurables: Sequence[BrokerReconfigurable], loader: LogLoader
+    ) -> BrokerServices:
+        """Open everything; see ``open_services``."""
+        config, runtime, log_manager = self.config, self.runtime, self.directories.log_manager
+        changes = await self._loaded_changes()
+        metadata_cache = MetadataCache(self.metadata.image)
+        dynamic_config = DynamicConfigPublisher(config)
+        dynamic_config.apply(self.metadata.image, self.metadata.image.configs_by_resource)
+        await load_logs(loader, log_manager, self.metadata.image, config, runtime.workers)
+        replicas = ReplicaManager(
             log_manager,
-            clean=ended_well,
-            unclosed=unclosed,
-            replicated=replicated,
-            broker_epoch=broker_epoch,
+            config,
+            runtime,
+            io_limiter=trio.CapacityLimiter(config.socket_server.num_io_threads),
+            brokers=ImageBrokers(metadata_cache),
+            changes=changes,
         )
-        await run_shielded(workers, closing)
+        dynamic_config.reconfigurables = (replicas, replicas.log_maintenance.log_cleaner, *reconfigurables)
+        node = NodeInfo(
+            node_id=config.node.node_id,
+            cluster_id=log_manager.cluster_id,
+            rack=config.node.broker_rack,
+            advertised=advertised,
+            inter_broker_listener=None if self.shared is None else inter_broker_listener(config.socket_server),
+        )
+        metadata_faults = MetadataFaults(stops_for_parts=self.shared is not None)
+        publisher = MetadataPublisher(metadata_cache, dynamic_config, changes, faults=metadata_faults)
+        incarnation_id = random_uuid(runtime.random)
+        controller = self._controller(publisher, replicas, incarnation_id)
+        membership = await self._registered(controller, node, incarnation_id)
+        asked = membership.controller
+        self.directories.broker_epoch = membership.broker_epoch
+        # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
+        log_manager.directories[0].watch(self.metadata.metadata_log.log.active_segment.file.path)
+        groups = GroupCoordinator(replicas, asked, metadata_cache, changes, config, runtime)
+        dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
+        producer_ids = ProducerIds(asked.allocate_producer_ids)
+        markers = MarkerWriter(replicas, groups)
+        clients = partial(broker_clients, config, runtime, metadata_cache)
+        if self.shared is not None:
+            # Before the partitions, which are fetched from the moment they follow.
+            replicate(self.nursery, replicas, asked, clients, runtime)
+        channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
+        transactions = TransactionCoordinator(replicas, channels, asked, metadata_cache, producer_ids, config, runtime)
+        assignments = asked_by_people = cluster_events = None
+        if self.shared is not None:
+            assignments = AssignmentsManager(asked, replicas, metadata_cache)
+            start_background(self.nursery, "reports of log directories", assignments.run)
+            replicas.alter_log_dirs.on_moved = assignments.check_one
+            asked_by_people = clients()
+            start_background(self.nursery, "questions to other brokers", asked_by_people.run)
+            cluster_events = ClusterEvents(node.node_id, runtime.clock, self.shared.store.controller)
+        partitions = BrokerMetadataPublisher(replicas, config, metadata_faults, assignments)
+        async with controller.loader.lock:
+            # In this order: the coordinators find the partitions of a new topic open.
+            publisher.subscribers = (partitions, groups, transactions)
+            if cluster_events is not None:
+                publisher.subscribers = (*publisher.subscribers, cluster_events)
+            await partitions.apply_image(metadata_cache.image)
+
+        def topic_opened(name: str) -> None:
+            groups.topic_opened(name)
+            transactions.topic_opened(name)
+            if assignments is not None:
+                assignments.check(TopicPartition(name, index) for index in replicas.topic(name).partitions)
+
+        replicas.local_partitions.on_opened = topic_opened
+        if membership.lifecycle is not None:
+            start_background(self.nursery, "life of the broker", partial(live, membership.lifecycle, metadata_faults))
+        return BrokerServices(
+            node=node,
+            config=config,
+            runtime=runtime,
+            controller=controller,
+            metadata_cache=metadata_cache,
+            metadata_log=self.metadata.metadata_log,
+            changes=changes,
+            replicas=replicas,
+            metadata_faults=metadata_faults,
+            log_dir_failures=LogDirFailureHandler(self.metadata.metadata_log, replicas, membership.lifecycle),
+            producer_ids=producer_ids,
+            groups=groups,
+            markers=markers,
+            transactions=transactions,
+            transaction_verification=AddPartitionsToTxnManager(transactions, clients()),
+            trials=ConfigTrials(asked, dynamic_config, changes, runtime.clock),
+            controller_client=asked,
+            controller_channel=membership.channel,
+            lifecycle=membership.lifecycle,
+            broker_clients=asked_by_people,
+            cluster_events=cluster_events,
+            metadata_store=None if self.shared is None else self.shared.store,
+        )
+
+    async def _loaded_changes(self) -> ChangeLog:
+        """The journal of changes, with this start in it."""
+        runtime, first = self.runtime, self.directories.log_manager.directories[0].path
+        changes = ChangeLog(runtime.clock, ChangeFile(runtime.disk, first / FILE_NAME, runtime.workers))
+        await runtime.workers.run(changes.load)
+        changes.record_start(str(self.config.node.node_id), self.config.static_texts)
+        return changes
+
+    def _controller(self, publisher: MetadataPublisher, replicas: ReplicaManager, incarnation_id: bytes) -> Controller:
+        """The controller on the store of the metadata, which is being read from here on."""
+        if self.shared is None:
+            store: MetadataStore = LocalMetadataStore(self.metadata.metadata_log, self.runtime.workers)
+            keep = None
+        else:
+            store, keep = self.shared.store, self.metadata.append
+        metadata_loader = MetadataLoader(store, publisher, self.metadata.transactions, keep)
+        start_background(self.nursery, "metadata loader", metadata_loader.run)
+        return Controller(store, metadata_loader, self.config, self.runtime, replicas, incarnation_id)
+
+    async def _registered(self, controller: Controller, node: NodeInfo, incarnation_id: bytes) -> Membership:
+        """Register this start, and wait until all parts of this broker follow it."""
+        log_manager, metadata_log = self.directories.log_manager, self.metadata.metadata_log
+        wanted = NodeRegistration(
+            node_id=node.node_id,
+            incarnation_id=incarnation_id,
+            endpoints=tuple(node.advertised.values()),
+            rack=node.rack,
+            log_dirs=list(log_manager.directory_ids().values()),
+        )
+        if self.shared is None:
+            membership = await lead_alone(self.nursery, controller, wanted)
+            # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
+            if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, controller.loader.image):
+                await take_snapshot(controller, metadata_log)
+            return membership
+        wanted = attrs.evolve(
+            wanted, features=own_features(), previous_broker_epoch=self.directories.previous_broker_epoch
+        )
+        metadata_cache = controller.loader.publisher.cache
+        membership = await join_cluster(
+            self.nursery,
+            controller,
+            wanted,
+            self.shared,
+            metadata_cache,
+            self.runtime,
+            log_manager.offline_directory_ids,
+        )
+        await controller.loader.wait_loaded(membership.broker_epoch + 1)
+        return membership
 
 
 async def live(lifecycle: BrokerLifecycleManager, faults: MetadataFaults) -> None:
@@ -385,7 +449,7 @@ def broker_clients(config: BrokerConfig, runtime: Runtime, metadata_cache: Metad
 
 def network_clients(config: BrokerConfig, runtime: Runtime) -> NetworkClients:
     """Connections to other brokers, in the name of this one."""
-    return NetworkClients(runtime.network, NetworkClientSettings(f"broker-{config.node.node_id}"))
+    return NetworkClients(runtime.network, f"broker-{config.node.node_id}")
 
 
 async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:
@@ -395,13 +459,25 @@ async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:
 
 
 def require_metadata(disk: Disk, directories: Sequence[PurePath]) -> None:
-    """Refuse directories whose metadata log is not ours, or not whole, before anything in them is changed. Blocks.
+    """Refuse directories whose metadata log is not ours, a copy, or not whole, before anything in them is changed.
+    Blocks.
 
     Raises:
-        MetadataLogUnusable: it is neither.
+        MetadataLogUnusable: it is.
     """
     require_own_metadata(disk, directories)
     require_whole_log(disk, directories[0])
+    require_no_copy(disk, directories[0])
+
+
+def require_shared_metadata(disk: Disk, directories: Sequence[PurePath]) -> None:
+    """As ``require_metadata``, where several brokers share the metadata, of which a copy may be behind.
+
+    Raises:
+        MetadataLogUnusable: it is not ours, or no copy.
+    """
+    require_own_metadata(disk, directories)
+    require_copy(disk, directories[0])
 
 
 def controller_channels(
@@ -410,35 +486,9 @@ def controller_channels(
     """The ways to the controller of several brokers; ``incarnation_id`` is that of this process."""
     node, listener_name = config.node, inter_broker_listener(config.socket_server)
     locator = StoredControllerLocator(node.node_id, incarnation_id, store.controller, metadata_cache, listener_name)
-    clients = NetworkClients(runtime.network, NetworkClientSettings(f"broker-{node.node_id}"))
+    clients = network_clients(config, runtime)
     seconds = node.broker_session_timeout_ms / 1000
     return ControllerChannels.of(locator, clients, session_timeout_seconds=seconds)
-
-
-def replace_metadata(log_manager: LogManager, runtime: Runtime, snapshot: MetadataSnapshot) -> MetadataLog:
-    """Put ``snapshot`` in place of the copy of the metadata in the first directory, of which it is not. Blocks."""
-    directory = log_manager.directories[0].path / file_names.CLUSTER_METADATA_DIRECTORY
-    runtime.disk.remove_tree(directory)
-    runtime.disk.make_directory(directory)
-    write_snapshot(runtime.disk, directory, snapshot)
-    return open_log_of(log_manager, runtime)
-
-
-def open_log_of(log_manager: LogManager, runtime: Runtime) -> MetadataLog:
-    """Open the metadata log in the first directory. Blocks.
-
-    Raises:
-        MetadataLogUnusable: it is damaged.
-    """
-    directory = log_manager.directories[0]
-    assert directory.properties is not None, "the directory is open"
-    return MetadataLog.open(
-        directory.path,
-        runtime,
-        directory_id=directory.properties.directory_uuid,
-        reserve=directory,
-        require_in_place=directory.require_in_place,
-    )
 
 
 def open_metadata(log_manager: LogManager, runtime: Runtime, *, is_copy: bool) -> MetadataCopy:
@@ -449,22 +499,17 @@ def open_metadata(log_manager: LogManager, runtime: Runtime, *, is_copy: bool) -
     Raises:
         MetadataLogUnusable: it is damaged, or has records or features unknown to this version, or has lost some.
     """
-    metadata_log = open_log_of(log_manager, runtime)
-    offset, epoch = metadata_log.log_end_offset - 1, metadata_log.leader_epoch
+    metadata_log = open_metadata_log(log_manager.directories[0], runtime)
     topics = MentionedTopics()
-    try:
-        records = chain(
-            topics.noted_in_snapshot(metadata_log.replay_snapshot()) if metadata_log.snapshot is not None else (),
-            topics.noted_in(metadata_log.replay_log()),
-        )
-        transactions = MetadataTransactions()
-        image = replayed(transactions.settled(records), offset=offset, epoch=epoch)
-    except (ContradictoryMetadata, NotImplementedError) as error:
-        raise MetadataLogUnusable(f"{metadata_log.log.directory} cannot be replayed: {error}") from error
+    records = chain(
+        topics.noted_in_snapshot(metadata_log.replay_snapshot()) if metadata_log.snapshot is not None else (),
+        topics.noted_in(metadata_log.replay_log()),
+    )
+    metadata = MetadataCopy.of(metadata_log, records, runtime.workers)
     if not is_copy:
-        require_supported(image)
+        require_supported(metadata.image)
         require_topics(runtime.disk, log_manager.directory_ids(), topics)
-    return MetadataCopy(metadata_log, image, transactions, runtime.workers)
+    return metadata
 
 
 def is_every_topic_known(log_manager: LogManager, image: MetadataImage) -> bool:
@@ -512,28 +557,3 @@ async def load_logs(
     report = await loader.load(log_manager, config_for, known_as, workers=workers, threads=threads)
     for stray in report.strays:
         log.warning("%s: no topic of this cluster has this partition, so it was renamed", stray)
-
-
-def registration(node: NodeInfo, incarnation_id: bytes, log_dirs: Sequence[bytes]) -> NodeRegistration:
-    return NodeRegistration(
-        node_id=node.node_id,
-        incarnation_id=incarnation_id,
-        endpoints=tuple(node.advertised.values()),
-        rack=node.rack,
-        log_dirs=log_dirs,
-    )
-
-
-def close(
-    log_manager: LogManager,
-    *,
-    clean: bool,
-    unclosed: Collection[PurePath],
-    replicated: Mapping[TopicPartition, int],
-    broker_epoch: int,
-) -> None:
-    """Close the logs. After a clean stop everything in them is durable, and so the high watermark is their end, but for
-    those that are ``replicated``, whose leaders may have them cut. Blocks."""
-    ends = {partition: each.log_end_offset for partition, each in log_manager.logs.items()}
-    high_watermarks = {**ends, **replicated}
-    log_manager.close(clean=clean, unclosed=unclosed, high_watermarks=high_watermarks, broker_epoch=broker_epoch)

@@ -9,7 +9,6 @@ from tests.fakes.images import image_of
 from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.network.errors import RequestNotSent
-from trio_broker.network.network_client import NetworkClientSettings
 from trio_broker.network.network_clients import NetworkClients
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
@@ -17,7 +16,7 @@ from trio_broker.runtime.real import real_runtime
 
 @pytest.fixture
 def brokers() -> BrokerClients:
-    clients = NetworkClients(real_runtime(ManualClock()).network, NetworkClientSettings("broker-1"))
+    clients = NetworkClients(real_runtime(ManualClock()).network, "broker-1")
     return BrokerClients(MetadataCache(image_of(registered(2, 9093))), clients, "PLAINTEXT")
 
 

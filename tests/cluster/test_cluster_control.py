@@ -12,10 +12,16 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import BrokerFeature, FeatureLevelRecord, PartitionChangeRecord
 from tests.fakes.clusters import after, cluster_image, partition_of, summary
 from tests.fakes.controllers import set_image
-from tests.fakes.images import image_after, image_with
+from tests.fakes.images import broker_record, image_after, image_with
 from trio_broker.cluster.cluster_control import decide_broker_registration
 from trio_broker.cluster.features import SUPPORTED_WITH_REPLICAS, FeatureLevels, own_features
-from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, EndpointImage, MetadataImage, PartitionImage
+from trio_broker.cluster.metadata_image import (
+    CLUSTER_DEFAULT,
+    UNASSIGNED_DIRECTORY,
+    EndpointImage,
+    MetadataImage,
+    PartitionImage,
+)
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.concurrency.steps import run_steps
 
@@ -28,7 +34,11 @@ def partition(leader, replicas, isr):
     ("before", "unclean", "election"),
     [
         (partition(1, (1,), (1,)), "false", {"leader": 1}),
-        (partition(2, (2, 1), (2, 1)), "false", {"leader": 1}),
+        (
+            partition(2, (2, 1), (2, 1)),
+            "false",
+            {"leader": 1, "replicas": [1], "isr": [1], "directories": [UNASSIGNED_DIRECTORY]},
+        ),
         (partition(2, (2, 1), (2,)), "false", {"leader": -1}),
         (partition(2, (2, 1), (2,)), "true", {"leader": 1, "isr": [1], "leader_recovery_state": 1}),
         (partition(2, (2,), (2,)), "true", {"leader": -1}),
@@ -62,6 +72,17 @@ async def test_every_start_raises_every_leader_epoch_in_one_batch(controller, me
     epochs = [item.leader_epoch for topic in controller.image.topics.values() for item in topic.partitions.values()]
     assert epochs == [1, 1, 1]
     assert len(metadata_log.batches[-1]) == 4
+
+
+async def test_a_node_that_is_alone_now_takes_the_others_out(controller, node):
+    """As after ``cluster leave``."""
+    await controller.create_topics([NewTopic(name="t")])
+    shared = image_with(controller.image, "t", partition(2, (2, 1, 3), (1, 2)))
+    set_image(controller, image_after(shared, broker_record(2), broker_record(3)))
+    await controller.register_node(node)
+    assert controller.image.brokers.keys() == {1}
+    alone = controller.image.topics["t"].partitions[0]
+    assert (alone.replicas, alone.isr, alone.leader, alone.leader_epoch) == ((1,), (1,), 1, 4)
 
 
 # --- one node of several ---

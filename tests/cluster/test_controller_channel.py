@@ -11,7 +11,6 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from trio_broker.cluster.controller_channel import ControllerChannel, SendToController
 from trio_broker.cluster.metadata_image import EndpointImage
-from trio_broker.network.network_client import NetworkClientSettings
 from trio_broker.network.network_clients import NetworkClients
 from trio_broker.runtime.simulated_network import SimulatedNetwork
 
@@ -31,7 +30,7 @@ async def not_here() -> None:
 
 
 async def test_a_request_for_which_no_time_is_left_is_refused_as_timed_out(autojump_clock):
-    clients = NetworkClients(SimulatedNetwork().host("broker"), NetworkClientSettings("broker"))
+    clients = NetworkClients(SimulatedNetwork().host("broker"), "broker")
     channel = ControllerChannel(Elsewhere(), clients, call_seconds=CALL_SECONDS)
 
     async def late(send: SendToController) -> None:

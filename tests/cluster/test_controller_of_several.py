@@ -107,6 +107,15 @@ async def test_brokers_begin_fenced_and_serve_after_their_first_heartbeat(broker
     assert controller.image.brokers[1].fenced
 
 
+async def test_the_quorum_has_how_far_the_other_brokers_have_read_by_their_last_heartbeats(brokers, controller):
+    await brokers.beat(2, 3)
+    read = controller.image.offset + 1
+    await controller.create_topics([NewTopic(name="u")])
+    await brokers.beat(3)
+    quorum = await controller.describe_quorum()
+    assert quorum.observers == {2: read, 3: quorum.log_end_offset}
+
+
 async def test_a_silent_broker_is_fenced_by_the_clock_and_comes_back_into_the_isr_by_its_leader(
     brokers, controller, clock
 ):

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from trio_broker.cluster.etcd.errors import NOT_FOUND, EtcdLeaseGone, EtcdOutOfSpace, EtcdRefused
+from trio_broker.cluster.etcd.errors import EtcdLeaseGone, EtcdOutOfSpace, EtcdRefused, GrpcStatus
 from trio_broker.cluster.etcd.messages import (
     Compare,
     CompareTarget,
@@ -109,7 +109,7 @@ class EtcdState:
         if put and self.no_space:
             raise EtcdOutOfSpace(8, "etcdserver: mvcc: database space exceeded")
         if any(each.lease and each.lease not in self.leases for each in put):
-            raise EtcdLeaseGone(NOT_FOUND, "etcdserver: requested lease not found")
+            raise EtcdLeaseGone(GrpcStatus.NOT_FOUND, "etcdserver: requested lease not found")
 
     def _holds(self, compare: Compare, revision: int) -> bool:
         kv = self.at(compare.key, revision)
@@ -171,7 +171,7 @@ class EtcdState:
 
     def revoke(self, lease_id: int) -> None:
         if (keys := self.leases.pop(lease_id, None)) is None:
-            raise EtcdLeaseGone(NOT_FOUND, "etcdserver: requested lease not found")
+            raise EtcdLeaseGone(GrpcStatus.NOT_FOUND, "etcdserver: requested lease not found")
         if keys:
             for key in sorted(keys):
                 self._delete(DeleteRangeRequest(key=key), self.revision + 1)

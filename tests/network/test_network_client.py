@@ -22,9 +22,8 @@ from trio_broker.network.network_client import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     NetworkClient,
-    NetworkClientSettings,
 )
-from trio_broker.runtime.network import CONNECT_SECONDS
+from trio_broker.runtime.timeouts import CONNECT_SECONDS
 
 SECONDS = 30.0
 
@@ -79,7 +78,7 @@ class Call:
 @asynccontextmanager
 async def running() -> AsyncIterator[Harness]:
     network = PeerNetwork()
-    client = NetworkClient(network, "b2", 9092, NetworkClientSettings("b1"))  # type: ignore[arg-type]
+    client = NetworkClient(network, "b2", 9092, "b1")  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         harness = Harness(network, client, nursery)
         nursery.start_soon(harness.run)

@@ -14,8 +14,9 @@ import trio.testing
 
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Listener, listen, prepare_socket
-from trio_broker.runtime.network import CONNECT_SECONDS, unread_bytes
+from trio_broker.runtime.network import unread_bytes
 from trio_broker.runtime.simulated_network import SimulatedHost, SimulatedNetwork
+from trio_broker.runtime.timeouts import CONNECT_SECONDS
 
 CONFIG = SocketServerConfig()
 

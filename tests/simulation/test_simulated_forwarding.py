@@ -24,7 +24,6 @@ from trio_broker.broker import Broker
 from trio_broker.cluster.controller_channel import ControllerChannel
 from trio_broker.cluster.metadata_image import EndpointImage
 from trio_broker.handlers.support.dispatch import Dispatcher
-from trio_broker.network.network_client import NetworkClientSettings
 from trio_broker.network.network_clients import NetworkClients
 from trio_broker.network.request_channel import QueuedRequest
 from trio_broker.runtime.simulated_clock import SimulatedClock
@@ -53,7 +52,7 @@ def join(machine: Machine, controller: EndpointImage | None, nursery: trio.Nurse
     broker = machine.life.broker
     services = broker.services
     services.node = attrs.evolve(services.node, inter_broker_listener="PLAINTEXT")
-    clients = NetworkClients(broker.runtime.network, NetworkClientSettings(machine.host.name))
+    clients = NetworkClients(broker.runtime.network, machine.host.name)
     services.controller_channel = ControllerChannel(Fixed(controller), clients)
     nursery.start_soon(clients.run)
     broker._dispatcher = Dispatcher(services, broker.server.channel.metrics, broker.server.memory_pool)

@@ -10,13 +10,13 @@ HTTP is h11's, which hypercorn brings, and TLS is Trio's, with certificates chec
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 
 import h11
 import trio
 
 from trio_broker.config.alert_config import HttpAddress
+from trio_broker.runtime.network import Connect
 
 TIMEOUT_SECONDS = 10.0
 """From the look-up of the name to the status. A receiver that takes longer does so when it is needed most."""
@@ -30,9 +30,6 @@ MAX_ANSWER_BYTES = 16_384
 
 RECEIVED_BYTES = 4_096
 """Of one read."""
-
-Connect: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
-"""Opens a connection to a host and port; raises OSError."""
 
 
 class PostError(Exception):

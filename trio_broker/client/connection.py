@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -24,7 +24,7 @@ from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.framing import MAX_RESPONSE_BYTES, MIN_RESPONSE_BYTES, SIZE_PREFIX
 from kafka_wire.messages.api_versions import ApiVersionsResponse
 from kafka_wire.schema import NEWEST, Request, VersionRange
-from trio_broker import __version__
+from trio_broker import SOFTWARE_NAME, __version__
 from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import SYSTEMS_CHOICE, ConnectionSettings
 from trio_broker.client.deadline import Deadline
@@ -38,17 +38,10 @@ from trio_broker.client.errors import (
     VersionNotServed,
 )
 from trio_broker.client.receive_buffer import ReceiveBuffer
+from trio_broker.runtime.timeouts import CONNECT_SECONDS
 
 T = TypeVar("T")
 ResponseT = TypeVar("ResponseT")
-
-CONNECT_SECONDS: Final = 10.0
-"""The longest wait for one address to accept a connection and say its versions, Kafka's default of
-``socket.connection.setup.timeout.ms``. An address that drops packets silently, or accepts connections for a process
-that hangs, must leave time for the next address."""
-
-SOFTWARE_NAME: Final = "trio-broker"
-"""The name under which brokers count this client. Only letters, digits, dots and dashes are allowed (KIP-511)."""
 
 
 @attrs.frozen

@@ -113,6 +113,10 @@ class BrokerHeartbeatManager:
         session = self._sessions.get(broker_id)
         return (session.last_contact_seconds if session is not None else 0.0, broker_id)
 
+    def read_ends(self) -> dict[int, int]:
+        """Return up to where each broker in contact has read the metadata, by its last heartbeat."""
+        return {broker_id: session.metadata_offset + 1 for broker_id, session in self._sessions.items()}
+
     def lowest_active_offset(self, image: MetadataImage) -> int | None:
         """Return how far every active broker has read the metadata; None if none is active."""
         offsets = (

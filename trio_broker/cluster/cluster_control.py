@@ -4,8 +4,11 @@ The offset of the registration is the broker epoch, which fences earlier process
 batch: a node is never half-registered.
 
 A node that is the whole cluster serves at once. Each of its partitions gets a new leader epoch, so that clients can
-distinguish what they read before the restart (KIP-101, KIP-320). One of several begins fenced, and its partitions go on
-without it; it is unfenced by its heartbeats (``broker_liveness``).
+distinguish what they read before the restart (KIP-101, KIP-320). What it has of other brokers, with which it shared its
+metadata before it left them, goes: they are unregistered, and it is the only replica.
+
+One of several begins fenced, and its partitions go on without it; it is unfenced by its heartbeats
+(``broker_liveness``).
 
 Source: Kafka's ClusterControlManager.registerBroker.
 """
@@ -13,6 +16,7 @@ Source: Kafka's ClusterControlManager.registerBroker.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -25,12 +29,13 @@ from kafka_wire.stored.metadata import (
     ConfigRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 from trio_broker.cluster.broker_liveness import without_broker
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.features import FeatureLevels, decide_features, reason_against_features
-from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, BrokerImage, MetadataImage
-from trio_broker.cluster.partition_change_builder import new_leader_epoch
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, BrokerImage, MetadataImage, PartitionImage
+from trio_broker.cluster.partition_change_builder import Assignment, new_leader_epoch
 from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, ClusterChanges
 from trio_broker.concurrency.steps import Steps
 from trio_broker.config.broker_config import BrokerConfig
@@ -63,7 +68,13 @@ def decide_registration(
     """
     changes = list(_elections(image, config, node.node_id))
     defaults = (*decide_features(image), *_cluster_defaults(image, config))
-    return ControllerResult(broker_epoch, (_registration(node, broker_epoch, fenced=False), *defaults, *changes))
+    former = [
+        UnregisterBrokerRecord(broker_id=each.broker_id, broker_epoch=each.broker_epoch)
+        for each in image.brokers.values()
+        if each.broker_id != node.node_id
+    ]
+    registered = _registration(node, broker_epoch, fenced=False)
+    return ControllerResult(broker_epoch, (registered, *defaults, *changes, *former))
 
 
 def decide_broker_registration(
@@ -181,8 +192,15 @@ def _elections(image: MetadataImage, config: BrokerConfig, node_id: int) -> Iter
     changes = ClusterChanges(image, config, lambda broker_id, directory: broker_id == node_id)
     made = (
         new_leader_epoch(partition, topic.topic_id, index, node_id)
-        or changes.of(topic).change(index, begins_leader_epoch=True)
+        or changes.of(topic).change(index, begins_leader_epoch=True, **_alone(partition, node_id))
         for topic in image.topics.values()
         for index, partition in topic.partitions.items()
     )
     return (change for change in made if change is not None)
+
+
+def _alone(partition: PartitionImage, node_id: int) -> dict[str, Any]:
+    """The targets that leave a partition one replica, which has all that is committed."""
+    if partition.replicas == (node_id,) or node_id not in (*partition.isr, *partition.eligible_leader_replicas):
+        return {}
+    return {"assignment": Assignment((node_id,)), "isr": (node_id,)}

@@ -383,4 +383,5 @@ class Controller:
         broker = self.image.brokers.get(leader.leader_id)
         # The metadata log, or the copy of it, is in the first directory of each broker.
         directory_id = broker.log_dirs[0] if broker is not None and broker.log_dirs else NO_UUID
-        return QuorumInfo(leader.leader_id, leader.epoch, end_offset, end_offset, directory_id)
+        observers = {each: end for each, end in self.sessions.read_ends().items() if each != leader.leader_id}
+        return QuorumInfo(leader.leader_id, leader.epoch, end_offset, end_offset, directory_id, observers)

@@ -115,7 +115,7 @@ class LocalMetadataStore:
             if expected_end < self._committed_end and await self._has(batch, claim, expected_end):
                 return expected_end
             if claim != self._claim:
-                raise ClaimLost(f"broker {claim.node_id} has not got epoch {claim.epoch} of the metadata log any more")
+                raise ClaimLost.of(claim)
             if expected_end != self._committed_end:
                 raise UnexpectedEnd(expected_end, self._committed_end)
             # The log's append is not cancellable, so what it has is committed here.
@@ -176,7 +176,7 @@ class LocalMetadataStore:
     async def take_snapshot(self, snapshot: MetadataSnapshot, *, claim: Claim) -> None:
         async with self._lock:
             if claim != self._claim:
-                raise ClaimLost(f"broker {claim.node_id} has not got epoch {claim.epoch} of the metadata log any more")
+                raise ClaimLost.of(claim)
             if self.log.snapshot is not None and snapshot.id <= self.log.snapshot:
                 return
             with trio.CancelScope(shield=True):

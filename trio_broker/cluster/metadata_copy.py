@@ -10,24 +10,81 @@ Source: docs/decisions/0090-one-contract-for-metadata-stores.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
+from typing import Any
 
 import attrs
 
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.records.batch import RecordBatch
 from trio_broker.cluster.errors import MetadataLogUnusable
-from trio_broker.cluster.metadata_delta import MetadataDelta, replayed
+from trio_broker.cluster.metadata_delta import ContradictoryMetadata, MetadataDelta, replayed
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_log import MetadataLog
-from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
+from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, write_snapshot
 from trio_broker.cluster.metadata_store import BelowLogStart, CommittedBatch, MetadataStore
 from trio_broker.cluster.metadata_transactions import MetadataTransactions
+from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.workers import Workers
+from trio_broker.storage import file_names
+from trio_broker.storage.deleted_logs import rename_marked
 from trio_broker.storage.errors import is_log_failure
+from trio_broker.storage.log_directory import LogDirectory
 
 log = logging.getLogger(__name__)
+
+
+def open_metadata_log(directory: LogDirectory, runtime: Runtime) -> MetadataLog:
+    """Open the metadata log in a data directory, which is open. Blocks.
+
+    Raises:
+        MetadataLogUnusable: it is damaged.
+    """
+    assert directory.properties is not None, "the directory is open"
+    return MetadataLog.open(
+        directory.path,
+        runtime,
+        directory_id=directory.properties.directory_uuid,
+        reserve=directory,
+        require_in_place=directory.require_in_place,
+    )
+
+
+def replace_by_snapshot(directory: LogDirectory, runtime: Runtime, snapshot: MetadataSnapshot) -> MetadataLog:
+    """Put ``snapshot`` in place of the copy of the metadata in a data directory, of which it is not. Blocks."""
+    disk, path = runtime.disk, directory.path / file_names.CLUSTER_METADATA_DIRECTORY
+    # A copy that is gone is read anew; one of which a crash has left some files would be taken for damaged.
+    aside = rename_marked(disk, runtime.random, path, TopicPartition(CLUSTER_METADATA_TOPIC, 0), "delete")
+    disk.sync_directory(directory.path)
+    disk.remove_tree(aside)
+    disk.make_directory(path)
+    write_snapshot(disk, path, snapshot)
+    return open_metadata_log(directory, runtime)
+
+
+async def image_in(store: MetadataStore) -> MetadataImage:
+    """The image at the end of ``store`` now, for a look that needs no copy.
+
+    Raises:
+        BelowLogStart: a snapshot has taken the place of what is being read.
+        OSError: the store does not answer.
+    """
+    end_offset, snapshot = await store.end_offset(), await store.snapshot()
+    image, position = MetadataImage(), 0
+    if snapshot is not None:
+        position = snapshot.id.end_offset
+        image = replayed(snapshot.records(), offset=position - 1, epoch=snapshot.id.epoch)
+    delta, transactions, batch = MetadataDelta(image), MetadataTransactions(), None
+    tail = store.tail(position)
+    while position < end_offset:
+        batch = await anext(tail)
+        position = batch.next_offset
+        for record in transactions.settled(batch.records):
+            delta.replay(record)
+    return image if batch is None else delta.apply(offset=batch.last_offset, epoch=batch.epoch)
 
 
 @attrs.define(eq=False)
@@ -39,6 +96,21 @@ class MetadataCopy:
     transactions: MetadataTransactions
     workers: Workers
     _is_writing: bool = True
+
+    @classmethod
+    def of(cls, metadata_log: MetadataLog, records: Iterable[Any], workers: Workers) -> MetadataCopy:
+        """The copy in ``metadata_log``, whose ``records`` are those that it replays. Blocks.
+
+        Raises:
+            MetadataLogUnusable: they contradict each other, or have effects unknown to this version.
+        """
+        transactions = MetadataTransactions()
+        offset, epoch = metadata_log.log_end_offset - 1, metadata_log.leader_epoch
+        try:
+            image = replayed(transactions.settled(records), offset=offset, epoch=epoch)
+        except (ContradictoryMetadata, NotImplementedError) as error:
+            raise MetadataLogUnusable(f"{metadata_log.log.directory} cannot be replayed: {error}") from error
+        return cls(metadata_log, image, transactions, workers)
 
     async def catch_up(self, store: MetadataStore, replace: Callable[[MetadataSnapshot], MetadataLog]) -> None:
         """Read what ``store`` has behind the copy, up to its end now. ``replace`` puts a snapshot in place of the whole

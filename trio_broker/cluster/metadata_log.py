@@ -1,18 +1,23 @@
-"""The metadata log: KRaft's records in ``__cluster_metadata-0``, with a quorum of one.
+"""The metadata log: KRaft's records in ``__cluster_metadata-0``.
 
 An ordinary log of this broker, with three additions. An append returns when it is durable, whatever ``log.durability``
 says. Every leader begins a new leader epoch: it is written to ``quorum-state`` first, and the first batch of the epoch
 is a LEADER_CHANGE control record. And a gap is never accepted: where the data log quarantines damage and continues,
 this one refuses to open until an operator has acted, because a lost record here is a lost topic.
 
+A broker alone leads its log, in a quorum of one. One of several has a copy here of the log that they share: what others
+have appended is appended as it stands there (``append_committed``), and no epoch begins, so there is no
+``quorum-state``.
+
 Records of one append share a batch and with it a checksum, so after a crash all of them are there or none.
 
-The log is kept short by snapshots (``metadata_snapshot``): a start that read many records writes one of the image and
-deletes the log before it. The log start offset is the end offset of the newest snapshot and is stored nowhere else.
+The log is kept short by snapshots (``metadata_snapshot``), which take the place of what is before them. The log start
+offset is the end offset of the newest snapshot and is stored nowhere else.
 
-Everything blocks except ``append``: it writes on the event loop, which owns the log, and syncs in a worker thread. What
-blocks is called in a thread, to which the log is handed over meanwhile (``begin_epoch``, ``take_snapshot``) or which
-has it before the loop does (``open``, ``replay``).
+``append`` writes on the event loop, which owns the log, and syncs in a worker thread. All else that touches files
+blocks: it is called in a thread, to which the log is handed over meanwhile (``begin_epoch``, ``append_committed``,
+``take_snapshot``), which only reads (``read``), or which has the log before or after the loop does (``open``,
+``replay``, ``close``).
 
 Source: docs/formats/metadata-log.md; Kafka's KafkaRaftClient, FileQuorumStateStore, MetadataRecordSerde.
 """

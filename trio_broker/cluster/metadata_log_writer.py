@@ -130,8 +130,14 @@ class MetadataLogWriter:
         image = await in_turns(delta.apply_in_turns(offset=offset, epoch=claim.epoch))
         change = self._loader.expect(delta, image, caller)
         with trio.CancelScope(shield=True):
-            for batch in batches:
-                await self._append(batch, change if batch is batches[-1] else None, expected=change)
+            try:
+                for batch in batches:
+                    await self._append(batch, change if batch is batches[-1] else None)
+            except BaseException:
+                # Where nobody knows whether the whole change is in the log, it may yet be read.
+                if self._unknown is None or self._unknown.change is not change:
+                    self._loader.forget(change)
+                raise
         self._image = image
         return change
 
@@ -150,29 +156,19 @@ class MetadataLogWriter:
             if unknown.change is not None:
                 self._image = unknown.change.image
 
-    async def _append(
-        self, batch: PreparedBatch, change: ExpectedChange | None, *, expected: ExpectedChange | None = None
-    ) -> None:
-        """Append ``batch``, the last one of ``change`` if that is given; otherwise ``expected`` is not, if it fails."""
+    async def _append(self, batch: PreparedBatch, change: ExpectedChange | None) -> None:
+        """Append ``batch``, the last one of ``change`` if that is given."""
         claim = self.require_active()
         try:
             await self._store.append(batch, claim=claim, expected_end=self._end_offset)
         except AppendUnknown as error:
             self._unknown = UnknownAppend(batch, change)
-            if change is None and expected is not None:
-                self._loader.forget(expected)
             raise KafkaError(f"the metadata store did not answer: {error}", code=ErrorCode.REQUEST_TIMED_OUT) from error
         except (ClaimLost, UnexpectedEnd) as error:
             log.warning("controller of epoch %d no more: %s", claim.epoch, error)
-            if expected is not None:
-                self._loader.forget(expected)
             self.deactivate()
             await self._store.resign(claim)
             raise NotController("this broker is not the controller any more") from error
-        except OSError:
-            if expected is not None:
-                self._loader.forget(expected)
-            raise
         self._end_offset += len(batch.records)
         self._is_in_transaction = is_in_transaction_behind(batch, self._is_in_transaction)
 

@@ -41,6 +41,11 @@ from trio_broker.concurrency.yield_budget import in_turns
 class ClaimLost(Exception):
     """Another broker has claimed the log, or the claim has run out. Nothing was appended."""
 
+    @classmethod
+    def of(cls, claim: Claim) -> ClaimLost:
+        """That ``claim`` is over."""
+        return cls(f"broker {claim.node_id} has not got epoch {claim.epoch} of the metadata log any more")
+
 
 class UnexpectedEnd(Exception):
     """The log does not end where the writer expected: it has not read everything. Nothing was appended."""

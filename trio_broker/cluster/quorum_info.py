@@ -5,14 +5,17 @@ Source: Kafka's QuorumInfo.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 
 @attrs.frozen
 class QuorumInfo:
-    """The leader, and how far it has come: the only voter, with no observers.
+    """The leader, and how far it has come: the only voter. ``observers`` has how far each other broker in contact has
+    come, by its last heartbeat.
 
-    ``directory_id`` is that of its log directory, zero if that has none.
+    ``directory_id`` is that of the leader's log directory, zero if that has none.
     """
 
     leader_id: int
@@ -20,3 +23,4 @@ class QuorumInfo:
     high_watermark: int
     log_end_offset: int
     directory_id: bytes
+    observers: Mapping[int, int] = attrs.field(factory=dict)

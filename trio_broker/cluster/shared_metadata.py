@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import PurePath
@@ -10,11 +10,14 @@ from pathlib import PurePath
 import attrs
 import trio
 
+from kafka_wire.primitives import uuid_text
 from trio_broker.cluster.local_metadata_store import LocalMetadataStore
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_store import MetadataStore
+from trio_broker.runtime.randomness import random_uuid
 from trio_broker.runtime.runtime import Runtime
+from trio_broker.storage.log_directory import known_cluster_id
 
 
 @attrs.frozen
@@ -25,6 +28,16 @@ class SharedMetadata:
     store: MetadataStore
     cluster_id: str
     show: Callable[[MetadataCache], Awaitable[None]] | None = None
+
+
+def proposed_cluster_id(runtime: Runtime, directories: Iterable[PurePath]) -> str:
+    """The id of the cluster that the data directories are of, or a new one. Blocks.
+
+    Raises:
+        DataDirectoryError: one is not a data directory as they are written here.
+    """
+    found = (known_cluster_id(runtime.disk, directory) for directory in directories)
+    return next((known for known in found if known is not None), None) or uuid_text(random_uuid(runtime.random))
 
 
 @asynccontextmanager

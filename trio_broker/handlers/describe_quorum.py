@@ -1,8 +1,8 @@
 """DescribeQuorum: the leader of the metadata log, its epoch and its end offset.
 
-The controller is the leader and the only voter; there are no observers. A leader is always caught up with itself, so
-both its times are now, as in Kafka. It takes requests on the same listeners as a broker; the answer has the one of the
-client's connection.
+The controller is the leader and the only voter; other brokers, which read what it has appended, are observers, as far
+as their last heartbeats say. A leader is always caught up with itself, so both its times are now, as in Kafka. The
+controller takes requests on the same listeners as the broker; the answer has the one of the client's connection.
 
 Source: Kafka's KafkaRaftClient.handleDescribeQuorumRequest and LeaderState.describeReplicaState; KIP-595, KIP-836,
 KIP-853.
@@ -82,7 +82,10 @@ async def describe_partition(topic: str, index: int, context: Context) -> Partit
         leader_epoch=quorum.leader_epoch,
         high_watermark=quorum.high_watermark,
         current_voters=[voter],
-        observers=[],
+        observers=[
+            ReplicaState(replica_id=broker_id, log_end_offset=end_offset)
+            for broker_id, end_offset in quorum.observers.items()
+        ],
     )
 
 

@@ -31,11 +31,12 @@ from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.frame_receiver import FrameReceiver
 from kafka_wire.framing import MAX_RESPONSE_BYTES, MIN_RESPONSE_BYTES
 from kafka_wire.schema import Request
-from trio_broker import __version__
+from trio_broker import SOFTWARE_NAME, __version__
 from trio_broker.common.host_port import host_port
 from trio_broker.concurrency.barrier import Backoff
 from trio_broker.network.errors import RequestFailed, RequestNotSent, ResponseLost
-from trio_broker.runtime.network import CONNECT_SECONDS, Network
+from trio_broker.runtime.network import Network
+from trio_broker.runtime.timeouts import CONNECT_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +50,6 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 
 RECEIVE_BYTES: Final = 64 * 1024
 """Received at a time; more would be allocated for each answer, and most are small."""
-
-SOFTWARE_NAME: Final = "trio-broker"
-"""By which other brokers count this client (KIP-511)."""
-
-
-@attrs.frozen
-class NetworkClientSettings:
-    """How a broker speaks to others; the same for all of its clients. ``client_id`` is in every request."""
-
-    client_id: str
 
 
 @attrs.define(eq=False)
@@ -80,12 +71,13 @@ class ClientRequest:
 
 @attrs.define(eq=False)
 class NetworkClient:
-    """``run`` is a task of the owner; nothing is sent without it, and all that waits fails at its end."""
+    """``run`` is a task of the owner; nothing is sent without it, and all that waits fails at its end. ``client_id`` is
+    in every request."""
 
     network: Network
     host: str
     port: int
-    settings: NetworkClientSettings
+    client_id: str
     _unsent: deque[ClientRequest] = attrs.field(factory=deque, init=False)
     _sent: deque[ClientRequest] = attrs.field(factory=deque, init=False)
     """The oldest first, as in the ``in_flight`` of the connection."""
@@ -159,7 +151,7 @@ class NetworkClient:
                 return
             # Also where the agreement on versions is cancelled.
             async with stream:
-                protocol = ClientConnection(self.settings.client_id, SOFTWARE_NAME, __version__)
+                protocol = ClientConnection(self.client_id, SOFTWARE_NAME, __version__)
                 receiver = FrameReceiver(MAX_RESPONSE_BYTES, MIN_RESPONSE_BYTES)
                 with trio.move_on_after(CONNECT_SECONDS):
                     await self._while_connected(lambda: self._agree_on_versions(stream, protocol, receiver))

@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from trio_broker.concurrency.barrier import start_background
-from trio_broker.network.network_client import NetworkClient, NetworkClientSettings
+from trio_broker.network.network_client import NetworkClient
 from trio_broker.runtime.network import Network
 
 
@@ -17,11 +17,12 @@ from trio_broker.runtime.network import Network
 class NetworkClients:
     """Makes each client when it is first asked for, and has it run for as long as ``run``.
 
-    One is never dropped: without requests it is a task that waits, and a cluster has few addresses.
+    ``client_id`` is in every request. No client is ever dropped: without requests it is a task that waits, and a
+    cluster has few addresses.
     """
 
     network: Network
-    settings: NetworkClientSettings
+    client_id: str
     _clients: dict[tuple[str, int, str], NetworkClient] = attrs.field(factory=dict, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
 
@@ -31,7 +32,7 @@ class NetworkClients:
         Requests of one purpose share a connection, on which the other side answers one after the other.
         """
         if (client := self._clients.get((host, port, purpose))) is None:
-            client = self._clients[host, port, purpose] = NetworkClient(self.network, host, port, self.settings)
+            client = self._clients[host, port, purpose] = NetworkClient(self.network, host, port, self.client_id)
             self._start(client)
         return client
 

@@ -11,11 +11,16 @@ import fcntl
 import socket
 import sys
 import termios
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias
 
 import trio
 
 from trio_broker.runtime import descriptors
+from trio_broker.runtime.timeouts import CONNECT_SECONDS
+
+Connect: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
+"""Opens a connection to a host and port; raises OSError. ``Network.connect`` is one."""
 
 
 class Network(Protocol):
@@ -40,11 +45,6 @@ class Network(Protocol):
             OSError: the host is unknown, or has not taken it within ``CONNECT_SECONDS``; ``strerror`` says why.
         """
         ...
-
-
-CONNECT_SECONDS: Final = 10.0
-"""The longest wait for a server to take a connection, Kafka's default of ``socket.connection.setup.timeout.ms``: a host
-that drops packets silently must not hold its caller for the minutes after which a kernel gives up."""
 
 
 ALL_ADDRESSES = "::"

@@ -23,7 +23,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from trio_broker.runtime.network import CONNECT_SECONDS
+from trio_broker.runtime.timeouts import CONNECT_SECONDS
 
 IP_AND_TCP_LEVELS = frozenset({socket.IPPROTO_TCP, socket.IPPROTO_IPV6})
 

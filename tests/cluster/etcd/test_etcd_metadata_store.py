@@ -16,12 +16,13 @@ import trio
 from tests.cluster.etcd.etcd_world import World, late_etcd
 from tests.cluster.etcd_stores import LAYOUT
 from tests.cluster.metadata_stores import append, batch_of, topic
-from tests.fakes.modelled_etcd import EtcdFaults
+from tests.fakes.modelled_etcd import EtcdFaults, ModelledEtcdClient
 from tests.simulation import metadata_store_bugs
 from trio_broker.cluster.etcd import etcd_metadata_store
 from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
 from trio_broker.cluster.etcd.messages import (
     RangeRequest,
+    StatusResponse,
     TxnRequest,
     delete,
     put,
@@ -240,6 +241,26 @@ async def test_an_append_waits_for_an_election_in_etcd(autojump_clock, world):
 
     world.nursery.start_soon(elect)
     assert await store.append(await batch_of("a"), claim=claim, expected_end=claim.end_offset) == claim.end_offset
+
+
+async def test_a_broker_that_starts_while_etcd_is_away_asks_now_and_then_until_it_is_back(
+    autojump_clock, world, monkeypatch
+):
+    asked: list[float] = []
+    status = ModelledEtcdClient.status
+
+    async def note(client: ModelledEtcdClient) -> StatusResponse:
+        asked.append(trio.current_time())
+        return await status(client)
+
+    monkeypatch.setattr(ModelledEtcdClient, "status", note)
+    world.etcd.stop()
+    world.nursery.start_soon(world.broker)
+    await trio.sleep(10)
+    assert len(asked) == 10
+    world.etcd.start()
+    await trio.sleep(SOON_SECONDS)
+    assert world.etcd.state.at(LAYOUT.cluster, world.etcd.state.revision) is not None
 
 
 # --- a full etcd ---

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import attrs
@@ -51,6 +51,7 @@ from trio_broker.cluster.etcd.messages import (
 from trio_broker.cluster.etcd.protobuf import decode, encode
 from trio_broker.common.host_port import host_port
 from trio_broker.concurrency.barrier import start_once
+from trio_broker.runtime.network import Connect
 
 log = logging.getLogger(__name__)
 
@@ -62,9 +63,6 @@ longer than this is repeated as unknown."""
 
 HTTP_2: Final = "h2"
 """Its name in ALPN."""
-
-Connect = Callable[[str, int], Awaitable[trio.abc.Stream]]
-"""Opens a connection to a host and port, or raises OSError."""
 
 
 class Watch(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 
@@ -41,12 +42,33 @@ class EtcdOutOfSpace(EtcdRefused):
     """etcd's database has reached its quota: puts and new leases are refused until an operator has made room."""
 
 
-OK: Final = 0
-NOT_FOUND: Final = 5
-UNKNOWN_CODES: Final = frozenset({1, 2, 4, 10, 13, 14, 15})
-"""CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE, DATA_LOSS."""
-RESOURCE_EXHAUSTED: Final = 8
-UNAUTHENTICATED: Final = 16
+class GrpcStatus(enum.IntEnum):
+    """The codes of gRPC that mean something here."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    RESOURCE_EXHAUSTED = 8
+    ABORTED = 10
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+UNKNOWN_CODES: Final = frozenset(
+    {
+        GrpcStatus.CANCELLED,
+        GrpcStatus.UNKNOWN,
+        GrpcStatus.DEADLINE_EXCEEDED,
+        GrpcStatus.ABORTED,
+        GrpcStatus.INTERNAL,
+        GrpcStatus.UNAVAILABLE,
+        GrpcStatus.DATA_LOSS,
+    }
+)
 
 
 def error_of(code: int, text: str) -> EtcdError:
@@ -56,10 +78,10 @@ def error_of(code: int, text: str) -> EtcdError:
     """
     if code in UNKNOWN_CODES:
         return EtcdUnknown(f"{text} (gRPC code {code})")
-    if code == RESOURCE_EXHAUSTED:
+    if code == GrpcStatus.RESOURCE_EXHAUSTED:
         return EtcdOutOfSpace(code, text) if "database space exceeded" in text else EtcdUnavailable(text)
-    if code == NOT_FOUND and "lease" in text:
+    if code == GrpcStatus.NOT_FOUND and "lease" in text:
         return EtcdLeaseGone(code, text)
-    if code == UNAUTHENTICATED or "user name is empty" in text:
+    if code == GrpcStatus.UNAUTHENTICATED or "user name is empty" in text:
         return EtcdNotAuthenticated(code, text)
     return EtcdRefused(code, text)

@@ -47,7 +47,7 @@ from trio_broker.cluster.etcd.messages import (
 )
 from trio_broker.cluster.etcd.pulse import Pulse
 from trio_broker.cluster.etcd.snapshots import MAX_STORED_BYTES, read_current_snapshot, write_snapshot
-from trio_broker.cluster.etcd.transactions import RETRY_SECONDS, EtcdTransactions, as_os_error
+from trio_broker.cluster.etcd.transactions import RETRY_SECONDS, EtcdTransactions, as_os_error, until_answered
 from trio_broker.cluster.leader_change import leader_change_batch
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
 from trio_broker.cluster.metadata_store import (
@@ -109,13 +109,9 @@ class EtcdMetadataStore:
         Raises:
             OSError: the keys belong to another cluster, or etcd refuses.
         """
-        while True:
-            try:
-                self._note(await self.transactions.enter())
-            except TimeoutError as error:
-                self._throttle.warning("join", f"the cluster's metadata is waited for: {error}")
-            else:
-                return
+        state = await until_answered(self.transactions.entered, self._throttle)
+        self.transactions.require_own(state)
+        self._note(state)
 
     async def run(self) -> None:
         """Hold a lease, and learn who is the controller."""
@@ -227,7 +223,7 @@ class EtcdMetadataStore:
             while True:
                 self._require_whole()
                 lease = await self._leases.held()
-                state = await self._state_at_last()
+                state = await until_answered(self.transactions.state, self._throttle)
                 holder = state.holder
                 if holder is None or state.controller is None:
                     attempt = Holder(node_id, state.epoch + 1, lease.id, incarnation_id)
@@ -248,14 +244,6 @@ class EtcdMetadataStore:
             if lease is not None and attempt is not None:
                 self._leases.abandon(lease)
             raise
-
-    async def _state_at_last(self) -> ClusterState:
-        """Return a state, however long etcd does not answer."""
-        while True:
-            try:
-                return await self.transactions.state()
-            except TimeoutError as error:
-                self._throttle.warning("claim", f"no controller can be chosen: {error}")
 
     def claim_conditions(self, state: ClusterState) -> Sequence[Compare]:
         """That nobody is the controller, and that no epoch was begun and nothing appended since ``state``."""
@@ -395,15 +383,11 @@ class EtcdMetadataStore:
         state = state_of(response)
         if state.read and state.read[0].value == data:
             return offset
-        raise ClaimLost(f"broker {claim.node_id} has not got epoch {claim.epoch} of the metadata log any more")
+        raise ClaimLost.of(claim)
 
     def append_conditions(self, claim: Claim, end: EndOfLog) -> Sequence[Compare]:
         """That ``claim`` lasts, and that nothing was appended behind ``end``."""
-        return [
-            self.transactions.in_own_cluster,
-            created_at(self._layout.controller, birth_of(claim)),
-            modified_at(self._layout.end, end.mod_revision),
-        ]
+        return self.transactions.while_held(claim, modified_at(self._layout.end, end.mod_revision))
 
     def _appending_operations(self, data: bytes, end: EndOfLog, new_end: EndOfLog) -> Sequence[RequestOp]:
         return [put(self._layout.batch(end.offset), data), put(self._layout.end, new_end.to_bytes())]

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import attrs
 from h2.config import H2Configuration
 from h2.connection import H2Connection
+from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
     DataReceived,
@@ -28,15 +29,12 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 
-from trio_broker.cluster.etcd.errors import OK, EtcdError, EtcdUnknown, error_of
+from trio_broker.cluster.etcd.errors import EtcdError, EtcdUnknown, GrpcStatus, error_of
 
 _PREFIX: Final = struct.Struct(">BI")
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 """Of an answer: far above a page of a range; a longer one is garbage."""
-
-CANCEL: Final = 8
-"""The error code of HTTP/2 for a stream that nobody needs any more."""
 
 
 @attrs.frozen
@@ -103,7 +101,7 @@ class GrpcStreams:
     def cancel(self, stream_id: int) -> None:
         """Forget a call, and tell the peer."""
         if self._streams.pop(stream_id, None) is not None:
-            self._http.reset_stream(stream_id, CANCEL)
+            self._http.reset_stream(stream_id, ErrorCodes.CANCEL)
 
     def data_to_send(self) -> bytes:
         return self._http.data_to_send()
@@ -170,9 +168,12 @@ class GrpcStreams:
         if (stream := self._streams.get(stream_id)) is None:
             return
         if (code := headers.get("grpc-status")) is not None:
-            stream.status = int(code) if code.isdecimal() else 2, unquote(headers.get("grpc-message", ""))
+            stream.status = (
+                int(code) if code.isdecimal() else GrpcStatus.UNKNOWN,
+                unquote(headers.get("grpc-message", "")),
+            )
         elif (http_status := headers.get(":status", "200")) != "200":
-            stream.status = 14, f"HTTP status {http_status}"
+            stream.status = GrpcStatus.UNAVAILABLE, f"HTTP status {http_status}"
 
     def _ended(self, stream_id: int) -> Sequence[CallEnded]:
         if (stream := self._streams.pop(stream_id, None)) is None:
@@ -180,4 +181,4 @@ class GrpcStreams:
         if stream.status is None:
             return (CallEnded(stream_id, EtcdUnknown("the call ended without a status")),)
         code, text = stream.status
-        return (CallEnded(stream_id, None if code == OK else error_of(code, text)),)
+        return (CallEnded(stream_id, None if code == GrpcStatus.OK else error_of(code, text)),)

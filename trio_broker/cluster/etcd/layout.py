@@ -9,9 +9,9 @@ Below a prefix, which ends in ``/`` so that no other prefix begins with it::
     log/<base offset>             a record batch, byte for byte as in a segment
     snap-current                  which snapshot is the newest
     snap/<name>/<chunk>           its content
-    view/…                        what an operator may read with etcdctl; nothing reads it here
+    view/…                        what an operator may read with etcdctl; only its writer reads it here
 
-Values other than batches and chunks are JSON.
+Values are JSON, but those of batches, chunks and ``controller_epoch``, which is a number in digits.
 
 Source: docs/formats/metadata-in-etcd.md.
 """
@@ -42,7 +42,7 @@ LAYOUT_VERSION: Final = 1
 
 @attrs.frozen
 class EtcdLayout:
-    """The keys below ``prefix``."""
+    """The keys below ``prefix``: each property is a key, or the prefix of keys, that the head of the file explains."""
 
     prefix: bytes = attrs.field()
 
@@ -83,9 +83,11 @@ class EtcdLayout:
         return self.prefix + b"view/"
 
     def batch(self, base_offset: int) -> bytes:
+        """The key of a batch. Keys are in the order of the offsets, by 20 digits."""
         return self.log + b"%020d" % base_offset
 
     def chunks(self, snapshot_name: str) -> bytes:
+        """The prefix of a snapshot's content."""
         return self.snapshots + snapshot_name.encode() + b"/"
 
 
@@ -95,6 +97,7 @@ def end_of_prefix(prefix: bytes) -> bytes:
 
 
 def json_bytes(value: dict[str, Any]) -> bytes:
+    """``value`` as JSON in one form: values are compared as bytes."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -192,16 +195,17 @@ class CurrentSnapshot:
 
 
 def cluster_bytes(cluster_id: str) -> bytes:
+    """The value of ``cluster``, the same bytes on every broker: transactions compare them."""
     return json_bytes({"cluster": cluster_id, "layout": LAYOUT_VERSION})
 
 
 def stored_cluster_id(value: bytes) -> str:
-    """Whose keys they are."""
+    """The id of the cluster whose keys they are."""
     return str(json.loads(value)["cluster"])
 
 
 def cluster_id_of(value: bytes) -> str:
-    """Whose keys they are, for a message about those of another cluster."""
+    """The cluster whose keys they are, and their layout, for a message about those of another one."""
     stored = json.loads(value)
     return f"cluster {stored['cluster']} in layout {stored['layout']}"
 
@@ -281,13 +285,15 @@ def birth_of(claim: Claim) -> int:
 
 
 def is_held(claim: Claim, state: ClusterState) -> bool:
+    """Whether the controller of ``state`` is that of ``claim``."""
     return state.controller is not None and state.controller.create_revision == birth_of(claim)
 
 
 def require_held(claim: Claim, state: ClusterState) -> None:
-    """
+    """Refuse to go on under a claim that another broker has ended.
+
     Raises:
         ClaimLost: ``claim`` is over in ``state``.
     """
     if not is_held(claim, state):
-        raise ClaimLost(f"broker {claim.node_id} has not got epoch {claim.epoch} of the metadata log any more")
+        raise ClaimLost.of(claim)

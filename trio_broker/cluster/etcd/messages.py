@@ -50,7 +50,7 @@ class RangeRequest:
 
 @attrs.frozen(kw_only=True)
 class RangeResponse:
-    header: ResponseHeader | None = field(1, ResponseHeader)
+    header: ResponseHeader = field(1, ResponseHeader)
     kvs: Sequence[KeyValue] = repeated(2, KeyValue)
     more: bool = field(3, bool)
 
@@ -72,16 +72,16 @@ class DeleteRangeRequest:
 class RequestOp:
     """One of the three."""
 
-    range: RangeRequest | None = field(1, RangeRequest)
-    put: PutRequest | None = field(2, PutRequest)
-    delete_range: DeleteRangeRequest | None = field(3, DeleteRangeRequest)
+    range: RangeRequest | None = field(1, RangeRequest, optional=True)
+    put: PutRequest | None = field(2, PutRequest, optional=True)
+    delete_range: DeleteRangeRequest | None = field(3, DeleteRangeRequest, optional=True)
 
 
 @attrs.frozen(kw_only=True)
 class ResponseOp:
     """The answer to a range of a Txn; puts and deletions have none that is of use."""
 
-    range: RangeResponse | None = field(1, RangeResponse)
+    range: RangeResponse | None = field(1, RangeResponse, optional=True)
 
 
 class CompareTarget(enum.IntEnum):
@@ -143,13 +143,14 @@ class TxnRequest:
 
 @attrs.frozen(kw_only=True)
 class TxnResponse:
-    header: ResponseHeader | None = field(1, ResponseHeader)
+    header: ResponseHeader = field(1, ResponseHeader)
     succeeded: bool = field(2, bool)
     responses: Sequence[ResponseOp] = repeated(3, ResponseOp)
 
     @property
     def revision(self) -> int:
-        return self.header.revision if self.header is not None else 0
+        """Of the store behind it."""
+        return self.header.revision
 
 
 # --- Leases ---
@@ -190,7 +191,7 @@ class LeaseRevokeRequest:
 
 @attrs.frozen(kw_only=True)
 class LeaseRevokeResponse:
-    header: ResponseHeader | None = field(1, ResponseHeader)
+    header: ResponseHeader = field(1, ResponseHeader)
 
 
 # --- Watches ---
@@ -206,7 +207,7 @@ class WatchCreateRequest:
 
 @attrs.frozen(kw_only=True)
 class WatchRequest:
-    create_request: WatchCreateRequest | None = field(1, WatchCreateRequest)
+    create_request: WatchCreateRequest | None = field(1, WatchCreateRequest, optional=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -214,14 +215,14 @@ class Event:
     """A change of a key; ``type`` is 0 for a put and 1 for a deletion."""
 
     type: int = field(1, int)
-    kv: KeyValue | None = field(2, KeyValue)
+    kv: KeyValue | None = field(2, KeyValue, optional=True)
 
 
 @attrs.frozen(kw_only=True)
 class WatchResponse:
     """Events in the order of their revisions, or the news that the watch exists or ended."""
 
-    header: ResponseHeader | None = field(1, ResponseHeader)
+    header: ResponseHeader = field(1, ResponseHeader)
     created: bool = field(3, bool)
     canceled: bool = field(4, bool)
     compact_revision: int = field(5, int)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from typing import TypeAlias
 
 import trio
 
 from trio_broker.cluster.etcd.client import EtcdAddresses, EtcdClient
 from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
-from trio_broker.cluster.etcd.layout import EtcdLayout
-from trio_broker.cluster.etcd.transactions import RETRY_SECONDS
+from trio_broker.cluster.etcd.layout import EtcdLayout, stored_cluster_id
+from trio_broker.cluster.etcd.transactions import until_answered
 from trio_broker.cluster.etcd.view import keep_view
 from trio_broker.cluster.shared_metadata import SharedMetadata
-from trio_broker.concurrency.barrier import start_background
+from trio_broker.common.log_throttle import LogThrottle
+from trio_broker.concurrency.barrier import background_nursery, start_background
 from trio_broker.config.metadata_store_config import MetadataStoreConfig, etcd_location
 from trio_broker.runtime.runtime import Runtime
 
@@ -40,6 +44,33 @@ def etcd_metadata_store(
     return client, EtcdMetadataStore(client, EtcdLayout(location.prefix.encode()), cluster_id, runtime.clock)
 
 
+OpenStore: TypeAlias = Callable[[str], AbstractAsyncContextManager[tuple[EtcdMetadataStore, trio.Nursery]]]
+"""Opens the store of the cluster of an id, as ``opened_store`` does."""
+
+
+@asynccontextmanager
+async def opened_store(
+    config: MetadataStoreConfig, runtime: Runtime, cluster_id: str
+) -> AsyncIterator[tuple[EtcdMetadataStore, trio.Nursery]]:
+    """The store of a cluster for a command: it does not run yet, and has a nursery to do so.
+
+    Raises:
+        OSError: a file with certificates cannot be read, or etcd may lose data or does not answer.
+    """
+    client, store = etcd_metadata_store(config, cluster_id, runtime)
+    async with running(client) as nursery:
+        await store.transactions.require_version()
+        yield store, nursery
+
+
+@asynccontextmanager
+async def running(client: EtcdClient) -> AsyncIterator[trio.Nursery]:
+    """Have ``client`` run until the block ends, as further tasks of the nursery."""
+    async with background_nursery() as nursery:
+        await nursery.start(client.run)
+        yield nursery
+
+
 async def join_etcd(
     config: MetadataStoreConfig, runtime: Runtime, nursery: trio.Nursery, proposed_id: str
 ) -> SharedMetadata:
@@ -51,13 +82,9 @@ async def join_etcd(
     """
     client, proposed = etcd_metadata_store(config, proposed_id, runtime)
     await nursery.start(client.run)
-    while True:
-        try:
-            cluster_id = await proposed.transactions.cluster_id()
-            break
-        except TimeoutError as error:
-            log.warning("the metadata of the cluster is waited for: %s", error)
-            await trio.sleep(RETRY_SECONDS)
+    state = await until_answered(proposed.transactions.entered, LogThrottle(log, runtime.clock))
+    assert state.cluster is not None, "it was entered"
+    cluster_id = stored_cluster_id(state.cluster)
     store = EtcdMetadataStore(client, proposed.transactions.layout, cluster_id, runtime.clock)
     await store.join()
     start_background(nursery, "metadata in etcd", store.run)

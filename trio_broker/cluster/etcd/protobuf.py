@@ -1,7 +1,7 @@
 """Protocol Buffers, as much as etcd's messages need: varints, length-delimited fields, nested and repeated messages.
 
 A message is a frozen attrs class whose attributes are declared with ``field``. Zeros and empty values are absent on the
-wire, but for a field whose default is None: one of a ``oneof``, where the presence is the information.
+wire, but for an ``optional`` field: one of a ``oneof``, where the presence is the information.
 
 Source: the encoding page of Protocol Buffers.
 """
@@ -38,17 +38,19 @@ FIXED_BYTES: Final = {WireType.FIXED64: 8, WireType.FIXED32: 4}
 
 @attrs.frozen
 class Shape:
-    """Where an attribute stands: its field number, and what it is: int, bool, bytes, str or a message class."""
+    """Where an attribute stands: its field number, and what it is: int, bool, bytes, str or a message class. An
+    ``optional`` one is one of a ``oneof``, None where it is absent."""
 
     number: int
     type: type
     repeated: bool = False
+    optional: bool = False
 
 
 def field(number: int, type: type, *, optional: bool = False) -> Any:
-    """Declare an attribute. An ``optional`` one is None where it is absent."""
-    default = None if optional or attrs.has(type) else type()
-    return attrs.field(default=default, metadata={Shape: Shape(number, type)})
+    """Declare an attribute. An ``optional`` one is None where it is absent; any other is zero or empty then."""
+    default = None if optional else attrs.Factory(type)
+    return attrs.field(default=default, metadata={Shape: Shape(number, type, optional=optional)})
 
 
 def repeated(number: int, type: type) -> Any:
@@ -77,13 +79,9 @@ def encode(message: Any) -> bytes:
         value = getattr(message, name)
         if shape.repeated:
             parts += [_encoded_field(shape, each) for each in value]
-        elif value is not None and (value or _may_be_none(message, name)):
+        elif value is not None and (value or shape.optional):
             parts.append(_encoded_field(shape, value))
     return b"".join(parts)
-
-
-def _may_be_none(message: Any, name: str) -> bool:
-    return getattr(attrs.fields(type(message)), name).default is None
 
 
 def _encoded_field(shape: Shape, value: Any) -> bytes:

@@ -7,7 +7,7 @@ deletes the log before it. The snapshot before stays until the next one, for bro
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -17,12 +17,11 @@ from trio_broker.cluster.etcd.layout import (
     ClusterState,
     CurrentSnapshot,
     EtcdLayout,
-    birth_of,
     require_held,
     state_of,
     state_operations,
 )
-from trio_broker.cluster.etcd.messages import Compare, RangeRequest, RequestOp, created_at, delete, modified_at, put
+from trio_broker.cluster.etcd.messages import Compare, RangeRequest, RequestOp, delete, modified_at, put
 from trio_broker.cluster.etcd.transactions import EtcdTransactions
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, SnapshotId
 from trio_broker.cluster.metadata_store import Claim
@@ -83,11 +82,9 @@ async def write_snapshot(transactions: EtcdTransactions, snapshot: MetadataSnaps
     if state.snapshot is not None and snapshot_id <= state.snapshot.id:
         return
     step = SnapshotStep(transactions, claim, state)
-    chunks = [content[start : start + CHUNK_BYTES] for start in range(0, len(content), CHUNK_BYTES)]
-    name = name_of(snapshot_id, content)
-    current = CurrentSnapshot(name, snapshot_id, len(chunks), len(content), state.end.appended_bytes)
-    for index, chunk in enumerate(chunks):
-        await step.make(current, [put(chunk_key(transactions.layout.chunks(name), index), chunk)])
+    current = described(snapshot, state.end.appended_bytes)
+    for operation in chunk_operations(transactions.layout, current, content):
+        await step.make(current, [operation])
     await step.make(current, pointing_operations(transactions.layout, current, state))
 
 
@@ -114,12 +111,8 @@ class SnapshotStep:
 
     @property
     def conditions(self) -> Sequence[Compare]:
-        layout, before = self.transactions.layout, self.state.snapshot
-        return [
-            self.transactions.in_own_cluster,
-            created_at(layout.controller, birth_of(self.claim)),
-            modified_at(layout.current_snapshot, 0 if before is None else before.mod_revision),
-        ]
+        key, before = self.transactions.layout.current_snapshot, self.state.snapshot
+        return self.transactions.while_held(self.claim, modified_at(key, 0 if before is None else before.mod_revision))
 
     async def make(self, snapshot: CurrentSnapshot, operations: Sequence[RequestOp]) -> None:
         present = state_operations(self.transactions.layout)
@@ -132,6 +125,20 @@ class SnapshotStep:
             return
         require_held(self.claim, state)
         raise OSError(errno.EBUSY, "another snapshot of the metadata was taken meanwhile")
+
+
+def described(snapshot: MetadataSnapshot, appended_bytes: int) -> CurrentSnapshot:
+    """What names ``snapshot``; ``appended_bytes`` are those of the log when it was taken."""
+    content = snapshot.content
+    chunks = -(-len(content) // CHUNK_BYTES)
+    return CurrentSnapshot(name_of(snapshot.id, content), snapshot.id, chunks, len(content), appended_bytes)
+
+
+def chunk_operations(layout: EtcdLayout, current: CurrentSnapshot, content: bytes) -> Iterator[RequestOp]:
+    """Yield what puts the content of ``current``, for a transaction each."""
+    prefix = layout.chunks(current.name)
+    for index in range(current.chunks):
+        yield put(chunk_key(prefix, index), content[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES])
 
 
 def name_of(snapshot_id: SnapshotId, content: bytes) -> str:

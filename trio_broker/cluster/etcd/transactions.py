@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 import trio
 
@@ -18,11 +18,11 @@ from trio_broker.cluster.etcd.layout import (
     ClusterState,
     EtcdLayout,
     ForeignMetadata,
+    birth_of,
     cluster_bytes,
     cluster_id_of,
     state_of,
     state_operations,
-    stored_cluster_id,
 )
 from trio_broker.cluster.etcd.messages import (
     Compare,
@@ -34,14 +34,21 @@ from trio_broker.cluster.etcd.messages import (
     has_value,
     put,
 )
+from trio_broker.cluster.metadata_store import Claim
+from trio_broker.common.log_throttle import LogThrottle
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 ANSWER_SECONDS: Final = 8.0
 """For how long a transaction is repeated that has no answer: etcd elects a new leader in some two seconds."""
 
 RETRY_SECONDS: Final = 0.1
 """Between two tries; a call that is not answered has taken a second already."""
+
+WAIT_SECONDS: Final = 1.0
+"""Between two tries of what cannot go on without etcd; where nothing listens, one is over at once."""
 
 OLDEST_VERSION: Final = (3, 4, 23)
 """Of the older ones nothing was tried."""
@@ -58,12 +65,16 @@ class EtcdTransactions:
 
     def __init__(self, etcd: Etcd, layout: EtcdLayout, cluster_id: str) -> None:
         self.etcd, self.layout = etcd, layout
-        self._cluster_id = cluster_id
+        self.cluster_id = cluster_id
 
     @property
     def in_own_cluster(self) -> Compare:
         """That the keys are this cluster's."""
-        return has_value(self.layout.cluster, cluster_bytes(self._cluster_id))
+        return has_value(self.layout.cluster, cluster_bytes(self.cluster_id))
+
+    def while_held(self, claim: Claim, *more: Compare) -> Sequence[Compare]:
+        """That ``claim`` lasts, and ``more``."""
+        return [self.in_own_cluster, created_at(self.layout.controller, birth_of(claim)), *more]
 
     async def settled(
         self, compare: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp] = ()
@@ -90,43 +101,37 @@ class EtcdTransactions:
                 log.debug("a transaction is repeated: %s", error)
                 await trio.sleep(RETRY_SECONDS)
 
-    async def enter(self) -> ClusterState:
-        """Enter the cluster's id where there is none, and return the state.
+    async def entered(self) -> ClusterState:
+        """Enter the cluster's id where there is none, and return the state, which may be another cluster's.
 
         Raises:
-            OSError: the keys belong to another cluster, or etcd refuses or does not answer.
+            OSError: etcd refuses or does not answer, or may lose data.
+        """
+        await self.require_version()
+        # Read first: an etcd that is full refuses each transaction that could put, and brokers are to start.
+        state = await self.state_of_any()
+        if state.cluster is None:
+            cluster = self.layout.cluster
+            await self.made([created_at(cluster, 0)], [put(cluster, cluster_bytes(self.cluster_id))])
+            state = await self.state_of_any()
+        return state
+
+    async def require_version(self) -> None:
+        """Refuse an etcd that may lose data.
+
+        Raises:
+            OSError: it may, or does not answer.
         """
         try:
             require_version((await self.etcd.status()).version)
         except EtcdError as error:
             raise as_os_error(error) from error
-        # Read first: an etcd that is full refuses each transaction that could put, and brokers are to start.
-        state = await self._present_state_of_any()
-        if state.cluster is None:
-            cluster = self.layout.cluster
-            await self.made([created_at(cluster, 0)], [put(cluster, cluster_bytes(self._cluster_id))])
-            state = await self._present_state_of_any()
-        self.require_own(state)
-        return state
-
-    async def cluster_id(self) -> str:
-        """Enter the cluster's id where there is none; return the one that is there, which may be another's.
-
-        Raises:
-            OSError: etcd refuses or does not answer.
-        """
-        state = await self._present_state_of_any()
-        if state.cluster is None:
-            cluster = self.layout.cluster
-            await self.made([created_at(cluster, 0)], [put(cluster, cluster_bytes(self._cluster_id))])
-            state = await self._present_state_of_any()
-        return self._cluster_id if state.cluster is None else stored_cluster_id(state.cluster)
 
     async def state(self, more: RangeRequest | None = None) -> ClusterState:
         """Return a state of the keys, with what ``more`` asks for in the same revision. It may be some seconds old.
 
         Raises:
-            OSError: as ``enter``.
+            OSError: the keys belong to another cluster, or etcd refuses or does not answer.
         """
         state = state_of(await self.made([], state_operations(self.layout, more)))
         self.require_own(state)
@@ -136,13 +141,14 @@ class EtcdTransactions:
         """Return a state in which everything is that was answered before.
 
         Raises:
-            OSError: as ``enter``.
+            OSError: as ``state``.
         """
-        state = await self._present_state_of_any(more)
+        state = await self.state_of_any(more)
         self.require_own(state)
         return state
 
-    async def _present_state_of_any(self, more: RangeRequest | None = None) -> ClusterState:
+    async def state_of_any(self, more: RangeRequest | None = None) -> ClusterState:
+        """As ``present_state``, of whichever cluster the keys are."""
         # etcd orders what could write by its log; plain reads of etcd 3.4 have been stale.
         could_write = delete(self.layout.cluster)
         never = created_at(self.layout.cluster, NEVER)
@@ -168,12 +174,22 @@ class EtcdTransactions:
             raise ForeignMetadata(
                 errno.ENOENT, f"etcd has no metadata of a cluster under {prefix}: it was emptied or never entered"
             )
-        if state.cluster != cluster_bytes(self._cluster_id):
+        if state.cluster != cluster_bytes(self.cluster_id):
             raise ForeignMetadata(
                 errno.EINVAL,
                 f"the metadata under {prefix} in etcd is of {cluster_id_of(state.cluster)},"
-                f" and the data directory of cluster {self._cluster_id}",
+                f" and the data directory of cluster {self.cluster_id}",
             )
+
+
+async def until_answered(call: Callable[[], Awaitable[T]], throttle: LogThrottle) -> T:
+    """Return what ``call`` does, however long etcd does not answer."""
+    while True:
+        try:
+            return await call()
+        except TimeoutError as error:
+            throttle.warning("answer", f"the metadata of the cluster is waited for: {error.strerror}")
+        await trio.sleep(WAIT_SECONDS)
 
 
 def require_version(version: str) -> None:

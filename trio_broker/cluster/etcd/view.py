@@ -19,15 +19,8 @@ import trio
 
 from kafka_wire.primitives import uuid_text
 from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
-from trio_broker.cluster.etcd.layout import (
-    birth_of,
-    end_of_prefix,
-    json_bytes,
-    require_held,
-    state_of,
-    state_operations,
-)
-from trio_broker.cluster.etcd.messages import KeyValue, RangeRequest, RequestOp, created_at, delete, modified_at, put
+from trio_broker.cluster.etcd.layout import end_of_prefix, json_bytes, require_held, state_of, state_operations
+from trio_broker.cluster.etcd.messages import KeyValue, RangeRequest, RequestOp, delete, modified_at, put
 from trio_broker.cluster.etcd.transactions import RETRY_SECONDS, EtcdTransactions
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_image import BrokerImage, MetadataImage, TopicImage
@@ -114,16 +107,12 @@ class EtcdView:
 
     async def _make(self, operations: list[RequestOp]) -> int:
         """Make one transaction, and return its revision."""
-        layout = self._transactions.layout
-        conditions = [
-            self._transactions.in_own_cluster,
-            created_at(layout.controller, birth_of(self.claim)),
-            modified_at(self._prefix + OFFSET, self._offset_revision),
-        ]
-        response = await self._transactions.made(conditions, operations, state_operations(layout))
+        transactions = self._transactions
+        conditions = transactions.while_held(self.claim, modified_at(self._prefix + OFFSET, self._offset_revision))
+        response = await transactions.made(conditions, operations, state_operations(transactions.layout))
         if not response.succeeded:
             state = state_of(response)
-            self._transactions.require_own(state)
+            transactions.require_own(state)
             require_held(self.claim, state)
             raise OSError(errno.EAGAIN, "an earlier change of the view in etcd was made late")
         return response.revision

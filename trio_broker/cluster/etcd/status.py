@@ -1,0 +1,67 @@
+"""The state of a cluster as etcd has it, for ``trio-broker cluster status``. No broker is asked, and none need run."""
+
+from __future__ import annotations
+
+from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
+from trio_broker.cluster.etcd.layout import stored_cluster_id
+from trio_broker.cluster.etcd.opening import opened_store
+from trio_broker.cluster.etcd.snapshots import MAX_STORED_BYTES
+from trio_broker.cluster.metadata_copy import image_in
+from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage, MetadataImage
+from trio_broker.common.cluster_status import BrokerState, BrokerStatus, ClusterStatus, StoreSize
+from trio_broker.common.host_port import host_port
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.config.metadata_store_config import MetadataStoreConfig
+from trio_broker.runtime.runtime import Runtime
+
+
+async def etcd_status(config: MetadataStoreConfig, runtime: Runtime) -> ClusterStatus:
+    """Return the state of the cluster that ``metadata.store`` names.
+
+    Raises:
+        BelowLogStart: its metadata were replaced by a snapshot just now.
+        OSError: etcd refuses or does not answer, or has no cluster there.
+    """
+    async with opened_store(config, runtime, "") as (unknown, _):
+        transactions = unknown.transactions
+        cluster = (await transactions.state_of_any()).cluster
+        if cluster is not None:
+            transactions.cluster_id = stored_cluster_id(cluster)
+        store = EtcdMetadataStore(transactions.etcd, transactions.layout, transactions.cluster_id, runtime.clock)
+        state = await transactions.present_state()
+        image = await image_in(store)
+    return status_of(
+        image,
+        cluster_id=transactions.cluster_id,
+        store=config.metadata_store,
+        controller_id=None if state.leader.leader_id == NO_LEADER else state.leader.leader_id,
+        epoch=state.epoch,
+        end_offset=state.end.offset,
+        revision=state.revision,
+        size=StoreSize(state.stored_bytes, MAX_STORED_BYTES),
+    )
+
+
+def status_of(image: MetadataImage, **facts: object) -> ClusterStatus:
+    """The state by ``image``, and by ``facts``, the other fields of it."""
+    partitions = {
+        TopicPartition(topic.name, index): each
+        for topic in image.topics.values()
+        for index, each in topic.partitions.items()
+    }
+    return ClusterStatus(
+        brokers=[broker_status(each) for _, each in sorted(image.brokers.items())],
+        partitions=len(partitions),
+        unavailable=sorted(name for name, each in partitions.items() if each.leader == NO_LEADER),
+        under_replicated=sum(set(each.isr) != set(each.replicas) for each in partitions.values()),
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+def broker_status(broker: BrokerImage) -> BrokerStatus:
+    """One broker as it is registered."""
+    state = BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ACTIVE
+    addresses = [host_port(each.host, each.port) for each in broker.endpoints]
+    return BrokerStatus(
+        broker.broker_id, BrokerState.FENCED if broker.fenced else state, addresses[0] if addresses else None
+    )
