@@ -1,6 +1,7 @@
 """``trio-broker dev-cluster``: several brokers in one process, to try what several brokers do.
 
-For a cluster that outlives a machine, each broker is a ``trio-broker start`` with ``metadata.store`` in etcd.
+Their metadata are in an etcd that is started beside them, where one is installed. For a cluster that outlives a
+machine, each broker is a ``trio-broker start`` with ``metadata.store`` in etcd.
 """
 
 from __future__ import annotations
@@ -37,26 +38,41 @@ MOST_BROKERS = 9
     "--admin-port", type=click.IntRange(0, 65535 - MOST_BROKERS), default=DEFAULT_ADMIN_PORT, show_default=True,
     help="Of the first broker's admin page, as --port.",
 )  # fmt: skip
+@click.option(
+    "--metadata", type=click.Choice(["etcd", "shared"]),
+    help="In etcd, or in one log that the brokers share.  [default: where they were; in etcd, if it is installed]",
+)  # fmt: skip
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key of each broker.")
 @click.option("--log-level", default="WARNING", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING"]))
 def dev_cluster(
-    brokers: int, data_dir: Path, port: int, admin_port: int, overrides: tuple[str, ...], log_level: str
+    brokers: int,
+    data_dir: Path,
+    port: int,
+    admin_port: int,
+    metadata: str | None,
+    overrides: tuple[str, ...],
+    log_level: str,
 ) -> None:
     """Run several brokers in this process until SIGTERM, SIGINT or SIGHUP."""
     from trio_broker.broker import StartupError
     from trio_broker.config.errors import ConfigError
-    from trio_broker.dev_cluster import run_dev_cluster
+    from trio_broker.config.metadata_store_config import LOCAL
+    from trio_broker.dev_cluster import MetadataKind, run_dev_cluster
+
+    def configs(store: str) -> list[BrokerConfig]:
+        return [
+            configured(node_id, data_dir, following(port, node_id), following(admin_port, node_id), store, overrides)
+            for node_id in range(1, brokers + 1)
+        ]
 
     form = LogFormat.TEXT
     set_up_logging(form, log_level)
     try:
-        configs = [
-            configured(node_id, data_dir, following(port, node_id), following(admin_port, node_id), overrides)
-            for node_id in range(1, brokers + 1)
-        ]
-        for warning in configs[0].warnings:
+        # Before anything is started, for its errors.
+        for warning in configs(LOCAL)[0].warnings:
             logging.getLogger(__name__).warning("%s", warning)
-        run_dev_cluster(PurePath(data_dir), configs, form.announce)
+        kind = None if metadata is None else MetadataKind(metadata)
+        run_dev_cluster(PurePath(data_dir), configs, form.announce, kind)
     except StartupError as error:
         form.fail(*error.reasons)
     except ConfigError as error:
@@ -68,8 +84,10 @@ def following(first_port: int, node_id: int) -> int:
     return first_port and first_port + node_id - 1
 
 
-def configured(node_id: int, directory: Path, port: int, admin_port: int, overrides: tuple[str, ...]) -> BrokerConfig:
-    """The configuration of one of the brokers.
+def configured(
+    node_id: int, directory: Path, port: int, admin_port: int, store: str, overrides: tuple[str, ...]
+) -> BrokerConfig:
+    """The configuration of one of the brokers, whose metadata are in ``store``.
 
     Raises:
         ConfigError: an override is not valid.
@@ -83,6 +101,7 @@ def configured(node_id: int, directory: Path, port: int, admin_port: int, overri
         "log.dirs": str(broker_directory(PurePath(directory), node_id)),
         "listeners": f"PLAINTEXT://{host_port(DEFAULT_HOST, port)}",
         "admin.listener": host_port(DEFAULT_HOST, admin_port),
+        "metadata.store": store,
     }
     settings = gather_settings(None, {**parse_overrides(overrides), **own}, {}, [])
     refuse_unknown_overrides(settings)
