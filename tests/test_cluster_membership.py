@@ -129,3 +129,6 @@ def test_one_broker_joins_grows_to_three_and_takes_everything_back(etcd, tmp_pat
         assert (read(servers, "orders"), read(servers, "shared"), committed(servers)) == (RECORDS, RECORDS, 17)
         write(servers, "shared", RECORDS)
         assert read(servers, "shared") == [*RECORDS, *RECORDS]
+        alone_again = json.loads(command("status", "-b", servers, "--json"))
+        assert (alone_again["store"], alone_again["cluster_id"]) == ("local", by_brokers["cluster_id"])
+        assert [each["broker"] for each in alone_again["brokers"]] == [1]

@@ -210,7 +210,7 @@ async def test_other_records_at_the_place_of_an_unknown_append_are_refused(store
     with suppress(AppendUnknown):
         await store.append(await batch_of("a"), claim=claim, expected_end=end)
     with pytest.raises(UnexpectedEnd):
-        await store.append(await batch_of("a"), claim=claim, expected_end=end)
+        await store.append(await batch_of("b"), claim=claim, expected_end=end)
     assert names(await read(store, 0)) == ["a"]
 
 

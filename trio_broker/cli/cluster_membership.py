@@ -147,18 +147,20 @@ def show(departure: Departure) -> None:
     )
     if not departure.is_end_known:
         note("etcd is not asked: what was decided behind that offset is lost")
+    if not departure.is_clean:
+        note("the broker was not stopped cleanly: what it has not written to its disk is lost")
 
 
 def carried_out(work: Callable[[Any], Any]) -> Any:
     """Return what ``work`` does, which takes a runtime; end the command where it is refused."""
     import trio
 
-    from trio_broker.cluster.kafka_handover import HandoverRefused
+    from trio_broker.cluster.kafka_handover import UNREADABLE, HandoverRefused
     from trio_broker.runtime.real import real_runtime
 
     try:
         return trio.run(work, real_runtime())
-    except HandoverRefused as error:
+    except (HandoverRefused, *UNREADABLE) as error:
         fail(str(error))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

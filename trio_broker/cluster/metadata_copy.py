@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -69,9 +70,16 @@ async def image_in(store: MetadataStore) -> MetadataImage:
     """The image at the end of ``store`` now, for a look that needs no copy.
 
     Raises:
-        BelowLogStart: a snapshot has taken the place of what is being read.
         OSError: the store does not answer.
+        KafkaError, WireError: its snapshot is damaged, or has records of a kind that is not known.
     """
+    while True:
+        # Another snapshot may take the place of what is being read.
+        with suppress(BelowLogStart):
+            return await _image_read(store)
+
+
+async def _image_read(store: MetadataStore) -> MetadataImage:
     end_offset, snapshot = await store.end_offset(), await store.snapshot()
     image, position = MetadataImage(), 0
     if snapshot is not None:

@@ -25,6 +25,7 @@ from pathlib import PurePath
 import attrs
 import trio
 
+from kafka_wire.primitives import NO_BROKER_EPOCH
 from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
 from trio_broker.cluster.etcd.layout import (
     ClusterState,
@@ -49,7 +50,7 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import start_background
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage import file_names
-from trio_broker.storage.log_directory import LogDirectory, MetaProperties
+from trio_broker.storage.log_directory import LogDirectory, MetaProperties, clean_shutdown_epoch
 
 CLAIM_SECONDS = 10.0
 """How long a claim may take that nobody else has: a lease that has just ended, and an election in etcd."""
@@ -225,7 +226,8 @@ class Departure:
     """What a broker that leaves takes along, up to ``end_offset``, and what the others lose: ``other_brokers``, which
     are registered, and the replicas that they have of ``replicated`` partitions.
 
-    ``is_end_known`` is whether etcd has said that nothing was decided behind it; a copy may be behind.
+    ``is_end_known`` is whether etcd has said that nothing was decided behind it; a copy may be behind. ``is_clean`` is
+    whether the broker was stopped cleanly, and ``was_own`` whether it has left before.
     """
 
     node_id: int
@@ -235,7 +237,8 @@ class Departure:
     other_brokers: Sequence[int]
     replicated: int
     is_end_known: bool
-    was_own: bool = False
+    is_clean: bool
+    was_own: bool
 
 
 async def move_out_of_etcd(
@@ -338,6 +341,7 @@ def departure_of(broker: StoppedBroker, image: MetadataImage, *, is_end_known: b
         sorted(image.brokers.keys() - {node_id}),
         sum(each.replicas != (node_id,) for each in partitions),
         is_end_known,
+        clean_shutdown_epoch(broker.directory.disk, [broker.path]) != NO_BROKER_EPOCH,
         broker.is_own,
     )
 

@@ -19,20 +19,20 @@ async def etcd_status(config: MetadataStoreConfig, runtime: Runtime) -> ClusterS
     """Return the state of the cluster that ``metadata.store`` names.
 
     Raises:
-        BelowLogStart: its metadata were replaced by a snapshot just now.
         OSError: etcd refuses or does not answer, or has no cluster there.
+        KafkaError, WireError: what is there cannot be read.
     """
     async with opened_store(config, runtime, "") as (unknown, _):
         transactions = unknown.transactions
         cluster = (await transactions.state_of_any()).cluster
-        if cluster is not None:
-            transactions.cluster_id = stored_cluster_id(cluster)
-        store = EtcdMetadataStore(transactions.etcd, transactions.layout, transactions.cluster_id, runtime.clock)
-        state = await transactions.present_state()
+        cluster_id = "" if cluster is None else stored_cluster_id(cluster)
+        store = EtcdMetadataStore(transactions.etcd, transactions.layout, cluster_id, runtime.clock)
+        # Which refuses a prefix without a cluster.
+        state = await store.transactions.present_state()
         image = await image_in(store)
     return status_of(
         image,
-        cluster_id=transactions.cluster_id,
+        cluster_id=cluster_id,
         store=config.metadata_store,
         controller_id=None if state.leader.leader_id == NO_LEADER else state.leader.leader_id,
         epoch=state.epoch,
