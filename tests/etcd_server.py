@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -17,17 +16,12 @@ from tests.waits import fail_after
 from trio_broker.cluster.etcd.client import EtcdAddresses, EtcdClient
 from trio_broker.cluster.etcd.errors import EtcdError
 from trio_broker.cluster.etcd.messages import put
+from trio_broker.cluster.etcd.server import free_port
 
 START_SECONDS = 20.0
 
 FAST_ELECTIONS = ("--heartbeat-interval", "10", "--election-timeout", "100")
 """A member alone waits out an election before it serves. The shortest lease is a second then."""
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def etcd_program() -> str:
