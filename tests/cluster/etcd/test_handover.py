@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -11,7 +12,9 @@ import attrs
 import pytest
 import trio
 
-from kafka_wire.stored.metadata import PartitionRecord, RegisterBrokerRecord, TopicRecord
+from kafka_wire.records.batch import build_batch
+from kafka_wire.records.record import NewRecord
+from kafka_wire.stored.metadata import PartitionRecord, RegisterBrokerRecord, TopicRecord, encode_metadata_record
 from tests.cluster.etcd.etcd_world import World
 from tests.cluster.etcd_stores import LAYOUT
 from tests.fakes.images import broker_record, partition_record
@@ -22,7 +25,8 @@ from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.etcd import handover
 from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
 from trio_broker.cluster.etcd.handover import Departure, Joined, move_into_etcd, move_out_of_etcd
-from trio_broker.cluster.etcd.messages import Compare, RequestOp, TxnResponse
+from trio_broker.cluster.etcd.layout import EndOfLog
+from trio_broker.cluster.etcd.messages import Compare, RequestOp, TxnRequest, TxnResponse, put
 from trio_broker.cluster.kafka_handover import HandoverRefused
 from trio_broker.cluster.metadata_copy import image_in
 from trio_broker.cluster.metadata_delta import replayed
@@ -240,6 +244,24 @@ async def test_a_broker_without_all_that_is_committed_stays(autojump_clock, worl
     require_copy(commands.disk, DATA)
 
 
+async def test_what_is_decided_while_the_question_is_asked_counts(autojump_clock, world):
+    commands = await joined_directory(world)
+
+    def agree(_: Departure) -> bool:
+        state = world.etcd.state
+        end = EndOfLog.of(state.at(LAYOUT.end, state.revision))
+        records = [TopicRecord(name="theirs", topic_id=ORDERS), replicated(0, [2], [2])]
+        values = [NewRecord(1, None, encode_metadata_record(record)) for record in records]
+        data = build_batch(values, base_offset=end.offset, partition_leader_epoch=end.epoch)
+        appended = [put(LAYOUT.batch(end.offset), data), put(LAYOUT.end, end.after(data, 2, end.epoch).to_bytes())]
+        state.txn(TxnRequest(success=appended))
+        return True
+
+    with pytest.raises(HandoverRefused, match="theirs-0 has no replica on broker 1"):
+        await move_out_of_etcd(DATA, runtime_on(commands.disk), commands.open_store, agree)
+    require_copy(commands.disk, DATA)
+
+
 async def test_nobody_leaves_while_another_broker_is_the_controller(autojump_clock, world):
     commands = await joined_directory(world)
     store = await world.broker(CLUSTER)
@@ -370,3 +392,19 @@ async def test_a_leave_that_is_cut_short_is_repeated(autojump_clock, world):
 
     assert await every_cut(world, joined_directory, Commands.leave, verify, stride=2) > 60
     assert sides == {(False, True), (True, True), (True, False)}
+
+
+async def test_the_keys_that_a_leave_has_left_are_deleted_by_the_next_one(autojump_clock, world):
+    """Unless the cluster has gone on there."""
+    commands = await joined_directory(world)
+    before = copy.deepcopy(world.etcd.state)
+    await commands.leave()
+    for is_ahead in (False, True):
+        world.etcd.state = copy.deepcopy(before)
+        if is_ahead:
+            await decide_in_etcd(world, *map(topic, "abc"))
+            with pytest.raises(HandoverRefused, match="the two have parted"):
+                await commands.leave()
+        else:
+            assert (await commands.leave()).was_own
+        assert bool(keys_left(world)) == is_ahead

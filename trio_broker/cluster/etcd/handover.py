@@ -45,6 +45,7 @@ from trio_broker.cluster.metadata_copy import MetadataCopy, image_in, open_metad
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_ownership import give_up, has_records, is_own, take_over
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
+from trio_broker.cluster.metadata_store import Claim
 from trio_broker.cluster.stored_metadata import require_own_metadata
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import start_background
@@ -288,33 +289,57 @@ async def _leave_etcd(
     # Its own is that of an earlier try, or of a life that has ended: the directory is locked.
     if state.holder is not None and state.holder.node_id != node_id:
         raise HandoverRefused(f"broker {state.holder.node_id} is in contact: stop all brokers first")
+    image = broker.copy.image if broker.is_own else await image_in(store)
+    departure = departure_of(broker, image, is_end_known=True)
     if broker.is_own:
-        own_end = broker.copy.metadata_log.log_end_offset
-        if state.end.offset > own_end:
-            raise HandoverRefused(
-                f"in etcd the cluster has gone on up to offset {state.end.offset}, and this directory has metadata of"
-                f" its own up to {own_end}: the two have parted"
-            )
-        departure = departure_of(broker, broker.copy.image, is_end_known=True)
-    else:
-        departure = departure_of(broker, await image_in(store), is_end_known=True)
+        conditions = unchanged(transactions, state, broker.copy.metadata_log.log_end_offset)
     if not agree(departure):
         return departure
-    start_background(nursery, "metadata in etcd", store.run)
-    with trio.move_on_after(CLAIM_SECONDS) as scope:
-        claim = await store.claim(node_id)
-    if scope.cancelled_caught:
-        raise HandoverRefused("another broker has come, or etcd has no leader: stop all brokers first")
     if not broker.is_own:
-        await broker.copy.catch_up(store, partial(replace_by_snapshot, broker.directory, runtime))
-        if broker.copy.metadata_log.log_end_offset < claim.end_offset:
-            raise HandoverRefused(f"{broker.path} has no room for all of the metadata")
-        _take_over(broker, runtime, claim.epoch)
+        start_background(nursery, "metadata in etcd", store.run)
+        claim = await _claimed(store, node_id)
+        await _take_all_over(broker, store, claim, runtime)
+        conditions = transactions.while_held(claim)
     prefix = transactions.layout.prefix
-    response = await transactions.made(transactions.while_held(claim), [delete(prefix, end_of_prefix(prefix))])
+    response = await transactions.made(conditions, [delete(prefix, end_of_prefix(prefix))])
     if not response.succeeded and (await transactions.state_of_any()).cluster is not None:
         raise HandoverRefused("the directory has metadata of its own now, and those in etcd are not deleted: repeat it")
     return departure
+
+
+def unchanged(transactions: EtcdTransactions, state: ClusterState, own_end: int) -> Sequence[Compare]:
+    """That nothing was decided in etcd since ``state``, behind which a log that has left ends at ``own_end``.
+
+    Raises:
+        HandoverRefused: it does not.
+    """
+    if state.end.offset > own_end:
+        raise HandoverRefused(
+            f"in etcd the cluster has gone on up to offset {state.end.offset}, and this directory has metadata of its"
+            f" own up to {own_end}: the two have parted"
+        )
+    layout, controller = transactions.layout, state.controller
+    return [
+        transactions.in_own_cluster,
+        created_at(layout.controller, 0 if controller is None else controller.create_revision),
+        modified_at(layout.end, state.end.mod_revision),
+    ]
+
+
+async def _claimed(store: EtcdMetadataStore, node_id: int) -> Claim:
+    with trio.move_on_after(CLAIM_SECONDS):
+        return await store.claim(node_id)
+    raise HandoverRefused("another broker has come, or etcd has no leader: stop all brokers first")
+
+
+async def _take_all_over(broker: StoppedBroker, store: EtcdMetadataStore, claim: Claim, runtime: Runtime) -> None:
+    """Read the copy up to the beginning of ``claim``, behind which nobody else decides, and make it the broker's."""
+    await broker.copy.catch_up(store, partial(replace_by_snapshot, broker.directory, runtime))
+    if broker.copy.metadata_log.log_end_offset < claim.end_offset:
+        raise HandoverRefused(f"{broker.path} has no room for all of the metadata")
+    # Of what was decided since it was agreed to, too.
+    require_all_here(broker.copy.image, claim.node_id)
+    _take_over(broker, runtime, claim.epoch)
 
 
 def _take_over(broker: StoppedBroker, runtime: Runtime, leader_epoch: int) -> None:
