@@ -132,3 +132,26 @@ def test_one_broker_joins_grows_to_three_and_takes_everything_back(etcd, tmp_pat
         alone_again = json.loads(command("status", "-b", servers, "--json"))
         assert (alone_again["store"], alone_again["cluster_id"]) == ("local", by_brokers["cluster_id"])
         assert [each["broker"] for each in alone_again["brokers"]] == [1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["join"], 2, "Error: name the store: etcd://HOST:PORT,…/PREFIX"),
+        (
+            ["join", "http://one:2379"],
+            1,
+            "metadata.store: 'http://one:2379' is refused: the value must be local, or etcd:/",
+        ),
+        (["leave"], 1, "is not a data directory: it has no meta.properties"),
+        (["leave", "--override", "node.idd=1"], 1, "trio-broker: --override node.idd: this broker has no such key"),
+        (["status", "etcd://127.0.0.1:1"], 1, "trio-broker: etcd does not answer: no member of etcd can be used"),
+    ],
+)
+def test_a_mistake_is_said_in_one_line(tmp_path, arguments, code, said):
+    directory = [] if arguments[0] == "status" else ["--data-dir", str(tmp_path)]
+    result = CliRunner().invoke(main, ["cluster", *arguments, *directory])
+    assert result.exit_code == code
+    last = result.stderr.splitlines()[-1]
+    assert said in last
+    assert code == 2 or result.stderr.splitlines() == [last]

@@ -49,7 +49,7 @@ DIRECTORIES = {MetadataKind.ETCD: "etcd", MetadataKind.SHARED: METADATA_DIRECTOR
 
 DESCRIPTIONS = {
     MetadataKind.ETCD: "an etcd of its own",
-    MetadataKind.SHARED: "one log that the brokers share, for want of etcd",
+    MetadataKind.SHARED: "one log that the brokers share",
 }
 
 
@@ -103,11 +103,15 @@ def run_dev_cluster(
             assert program is not None, "etcd is there"
             trio.run(_serve_with_etcd, directory, program, configs, announce)
         else:
-            trio.run(_serve_with_shared_log, directory, configs(LOCAL), announce)
+            why = "" if program else ": etcd is not on the PATH"
+            about = f"metadata   {DESCRIPTIONS[kind]}{why}"
+            trio.run(_serve_with_shared_log, directory, configs(LOCAL), announce, about)
     except BaseExceptionGroup as group:
         raise single_startup_error(group) or group from None
     except (MetadataLogUnusable, EtcdDidNotStart) as error:
         raise StartupError(str(error)) from error
+    except OSError as error:
+        raise StartupError(f"{error.filename or directory}: {error.strerror or error}") from error
 
 
 async def _serve_with_etcd(
@@ -122,11 +126,11 @@ async def _serve_with_etcd(
             # A runtime each, as between processes: what one asks of the disk does not count for another.
             brokers = [Broker(config, runtime=real_runtime()) for config in configs(f"etcd://{server.address}")]
             view = f"etcd       etcdctl --endpoints {server.address} get --prefix {DEFAULT_PREFIX}view/"
-            await _serve_until_signalled(signals, brokers, announce, [view])
+            await _serve_until_signalled(signals, brokers, announce, view)
 
 
 async def _serve_with_shared_log(
-    directory: PurePath, configs: Sequence[BrokerConfig], announce: Callable[[str], object]
+    directory: PurePath, configs: Sequence[BrokerConfig], announce: Callable[[str], object], about: str
 ) -> None:
     runtime = real_runtime()
     with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
@@ -135,16 +139,14 @@ async def _serve_with_shared_log(
             cluster_id = await runtime.workers.run(partial(proposed_cluster_id, runtime, directories))
             shared = SharedMetadata(store, cluster_id)
             brokers = [Broker(config, runtime=real_runtime(), shared_metadata=shared) for config in configs]
-            await _serve_until_signalled(
-                signals, brokers, announce, [f"metadata   {DESCRIPTIONS[MetadataKind.SHARED]}"]
-            )
+            await _serve_until_signalled(signals, brokers, announce, about)
 
 
 async def _serve_until_signalled(
     signals: AsyncIterator[int],
     brokers: Sequence[Broker],
     announce: Callable[[str], object],
-    about_metadata: Sequence[str],
+    about_metadata: str,
 ) -> None:
     async with trio.open_nursery() as nursery:
         async with trio.open_nursery() as starting:
@@ -174,12 +176,12 @@ async def _end_at_signal(signals: AsyncIterator[int], scope: trio.CancelScope) -
     scope.cancel()
 
 
-def announcement(brokers: Sequence[Broker], about_metadata: Sequence[str]) -> list[str]:
+def announcement(brokers: Sequence[Broker], about_metadata: str) -> list[str]:
     """Where the brokers can be reached, and what their cluster is."""
     addresses = [str(broker.bound_endpoints[0]).partition("://")[2] for broker in brokers]
     return [
         f"cluster    {brokers[0].services.node.cluster_id}: {len(brokers)} brokers in this process",
-        *about_metadata,
+        about_metadata,
         *(
             f"broker {broker.config.node.node_id}   {address}   admin {broker.admin_url or 'off'}"
             for broker, address in zip(brokers, addresses, strict=True)
