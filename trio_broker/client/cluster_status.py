@@ -14,7 +14,7 @@ from trio_broker.client.configs import Resource, describe_configs
 from trio_broker.client.errors import Refused, check
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.topics import list_topics
-from trio_broker.common.cluster_status import BrokerState, BrokerStatus, ClusterStatus
+from trio_broker.common.cluster_status import BrokerStatus, ClusterStatus, RegistrationState
 from trio_broker.common.host_port import host_port
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
@@ -83,5 +83,5 @@ def broker_status(broker: DescribeClusterBroker, quorum: PartitionData | None) -
     replicas = [] if quorum is None else [*quorum.current_voters, *quorum.observers]
     ends = [each.log_end_offset for each in replicas if each.replica_id == broker.broker_id]
     behind = max(quorum.high_watermark - ends[0], 0) if quorum is not None and ends else None
-    state = BrokerState.FENCED if broker.is_fenced else BrokerState.ACTIVE
+    state = RegistrationState.FENCED if broker.is_fenced else RegistrationState.ACTIVE
     return BrokerStatus(broker.broker_id, state, host_port(broker.host, broker.port), behind)

@@ -10,7 +10,7 @@ import attrs
 from trio_broker.common.topic_partition import TopicPartition
 
 
-class BrokerState(enum.Enum):
+class RegistrationState(enum.Enum):
     """What a registered broker may do."""
 
     ACTIVE = "active"
@@ -26,7 +26,7 @@ class BrokerStatus:
     """One broker. ``behind`` is how many records of the metadata it has not read yet, None where nobody knows."""
 
     broker_id: int
-    state: BrokerState
+    state: RegistrationState
     address: str | None
     behind: int | None = None
 

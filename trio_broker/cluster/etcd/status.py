@@ -8,7 +8,7 @@ from trio_broker.cluster.etcd.opening import opened_store
 from trio_broker.cluster.etcd.snapshots import MAX_STORED_BYTES
 from trio_broker.cluster.metadata_copy import image_in
 from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage, MetadataImage
-from trio_broker.common.cluster_status import BrokerState, BrokerStatus, ClusterStatus, StoreSize
+from trio_broker.common.cluster_status import BrokerStatus, ClusterStatus, RegistrationState, StoreSize
 from trio_broker.common.host_port import host_port
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.metadata_store_config import MetadataStoreConfig
@@ -60,8 +60,8 @@ def status_of(image: MetadataImage, **facts: object) -> ClusterStatus:
 
 def broker_status(broker: BrokerImage) -> BrokerStatus:
     """One broker as it is registered."""
-    state = BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ACTIVE
+    state = RegistrationState.STOPPING if broker.in_controlled_shutdown else RegistrationState.ACTIVE
     addresses = [host_port(each.host, each.port) for each in broker.endpoints]
     return BrokerStatus(
-        broker.broker_id, BrokerState.FENCED if broker.fenced else state, addresses[0] if addresses else None
+        broker.broker_id, RegistrationState.FENCED if broker.fenced else state, addresses[0] if addresses else None
     )
