@@ -98,8 +98,8 @@ async def a_topic_whose_deletion_was_cut_short(runtime: Runtime) -> None:
 
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.soak)])
 async def test_what_is_left_of_a_deleted_topic_has_another_name_before_a_snapshot_forgets_it(monkeypatch, stride):
-    """A power cut at any change of a start with a snapshot, by default at every third: the next start finds nothing that
-    proves a loss."""
+    """A power cut at any change of a start with a snapshot, by default at every third: the next start finds nothing
+    that proves a loss."""
     monkeypatch.setattr(metadata_log, "SNAPSHOT_AFTER_RECORDS", 0)
     step, has_ended = 0, False
     while not has_ended:
