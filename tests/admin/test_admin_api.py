@@ -12,6 +12,7 @@ import trio
 from starlette.routing import Route
 
 from broker_admin.app import create_app
+from broker_admin.routing import NodeRoute
 from broker_admin.views.node.readings import ThreadStatistics
 from tests.admin.fake_broker import FakeBroker, FakeReadings
 from tests.admin.live_admin import LiveAdmin, pointers
@@ -270,9 +271,7 @@ async def test_brokers_are_a_list_of_one_and_found_by_their_node_id(live: LiveAd
     assert one["cluster_id"] == (await live.get("/api/v1/cluster"))["cluster_id"]
 
 
-NODE_PATHS = sorted(
-    each.path for each in create_app(FakeBroker().view).routes if isinstance(each, Route) and "{broker_id}" in each.path
-)
+NODE_PATHS = sorted(each.path for each in create_app(FakeBroker().view).routes if isinstance(each, NodeRoute))
 
 OF_ANY = ("/config", "/changes")
 """What has an address of the cluster, too, where it is that of the broker that is asked."""

@@ -128,7 +128,7 @@ class LiveReplicationView:
             self._under_replicated(image, topic, index) async for topic, index in InTurns(tally.under_replicated)
         ]
         under_replicated.sort(key=urgency)
-        leader, store = self.controller(), self.services.metadata_store
+        leader, store, leaving = self.controller(), self.services.metadata_store, image.leaving_brokers
         return ClusterReport(
             cluster_id=self.services.node.cluster_id,
             controller_id=None if leader.leader_id == NO_LEADER else leader.leader_id,
@@ -142,11 +142,13 @@ class LiveReplicationView:
             imbalanced_count=tally.imbalanced,
             electable_count=tally.electable,
             reassigning_count=tally.reassigning,
-            brokers=tuple(self._broker(each, tally, leader) for _, each in sorted(image.brokers.items())),
+            brokers=tuple(self._broker(each, tally, leader, leaving) for _, each in sorted(image.brokers.items())),
             under_replicated=tuple(await self._with_lags(under_replicated[:MAX_UNDER_REPLICATED])),
         )
 
-    def _broker(self, broker: BrokerImage, tally: Tally, controller: LeaderAndEpoch) -> BrokerSummary:
+    def _broker(
+        self, broker: BrokerImage, tally: Tally, controller: LeaderAndEpoch, leaving: frozenset[int]
+    ) -> BrokerSummary:
         clients, broker_id = self.services.broker_clients, broker.broker_id
         name = None if clients is None else clients.listener_name
         endpoint = next((each for each in broker.endpoints if name in (None, each.name)), None)
@@ -162,6 +164,7 @@ class LiveReplicationView:
             replica_count=tally.replicas[broker_id],
             in_sync_count=tally.in_sync[broker_id],
             failed_directories=len(tally.failed_directories.get(broker_id, ())),
+            is_leaving=broker_id in leaving,
             problem=self.peers.silent().get(broker_id, ""),
         )
 

@@ -26,6 +26,7 @@ class BrokerSummary:
     """One broker. ``replica_count`` partitions have a replica there, of which ``in_sync_count`` are in sync, and of
     ``leader_count`` it is the leader; of ``preferred_leader_count`` it is the first replica, which leads once the
     preferred leaders are elected. ``failed_directories`` counts the log directories of its replicas that do not work.
+    One that ``is_leaving`` is decommissioned.
 
     ``problem`` says why it did not answer when it was asked the last time, empty if it did.
     """
@@ -41,6 +42,7 @@ class BrokerSummary:
     replica_count: int
     in_sync_count: int
     failed_directories: int
+    is_leaving: bool = False
     problem: str = ""
 
     @property
