@@ -18,7 +18,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition, TopicPartitio
 from kafka.admin import NewTopic
 
 from tests.java_programs import Java
-from tests.waits import flushed
+from tests.waits import eventually, flushed
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -95,7 +95,6 @@ def printed(
         "stay": (*reassign, "--execute", "--reassignment-json-file", stay),
         "verify": (*reassign, "--verify", "--reassignment-json-file", stay),
         "move": (*reassign, "--execute", "--reassignment-json-file", move, *throttle),
-        "verify move": (*reassign, "--verify", "--reassignment-json-file", move),
     }
     result = java.run(
         "RunTools",
@@ -107,6 +106,7 @@ def printed(
             for tool, *arguments in runs.values()
         ],
     )
+    eventually((elsewhere / f"{TOPIC}-0").is_dir, SECONDS, "the replica has moved")
     return dict(zip(runs, result, strict=True))
 
 
@@ -236,7 +236,6 @@ def test_kafka_reassign_partitions_is_content_with_a_replica_that_is_in_its_dire
 def test_kafka_reassign_partitions_moves_a_replica_to_another_directory(printed: dict[str, dict[str, Any]]) -> None:
     assert printed["move"]["code"] == 0, printed["move"]
     assert "Successfully started moving log directory to " in printed["move"]["out"]
-    assert f"Reassignment of replica {TOPIC}-0-1 completed successfully." in printed["verify move"]["out"]
 
 
 def test_kafka_python_gets_an_answer_of_its_own_for_each_replica(admin: KafkaAdminClient, log_dirs: list[Path]) -> None:
