@@ -10,7 +10,6 @@ Source: Kafka's QuorumController (ControllerWriteEvent), ConfigurationControlMan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Any, TypeVar
 
 from kafka_wire.errors import KafkaError
@@ -122,9 +121,11 @@ class WriteOperations:
 
 async def records_of(decisions: Sequence[ControllerResult[Any] | KafkaError]) -> list[Any]:
     """The records of all decisions, in their order."""
-    by_decision = (item.records if isinstance(item, ControllerResult) else () for item in decisions)
-    # Those without records are passed over at once: ten thousand of them take as long as two turns.
-    return [record async for record in InTurns(chain.from_iterable(by_decision))]
+    records: list[Any] = []
+    async for item in InTurns(decisions):
+        if isinstance(item, ControllerResult):
+            records += item.records
+    return records
 
 
 async def outcomes_of(decisions: Sequence[ControllerResult[T] | KafkaError]) -> list[T | KafkaError]:
