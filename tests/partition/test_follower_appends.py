@@ -65,6 +65,13 @@ async def partition(replicas):
     return made
 
 
+async def test_what_is_followed_counts_as_appended_neither_then_nor_once_it_is_led(replicas, partition):
+    before = partition.appended_records, partition.appended_bytes
+    await appends_of(replicas).append(partition, replicated(6, b"a", b"b"), leader_epoch=EPOCH)
+    await partition.writer.make_leader(led(EPOCH + 1), 0.0)
+    assert (partition.appended_records, partition.appended_bytes) == before == (6, before[1])
+
+
 async def test_what_a_leader_sends_is_appended_as_it_is_with_its_epochs_on_disk_before(
     replicas, partition, monkeypatch
 ):

@@ -75,7 +75,6 @@ class Partition:
         self.writer = PartitionWriter(log, state, self.delayed, sync_soon=sync_soon, in_thread=in_thread)
         # Since this start: what fetches were answered with. See ``broker_topic_stats``.
         self.fetched_bytes = self.fetched_records = 0
-        self._first_end_offset = log.log_end_offset
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic_partition} epoch {self.leader_epoch} high watermark {self.high_watermark}>"
@@ -119,13 +118,13 @@ class Partition:
 
     @property
     def appended_bytes(self) -> int:
-        """Bytes appended since this start."""
+        """Bytes appended since this start, as the leader."""
         return self.writer.appended_bytes
 
     @property
     def appended_records(self) -> int:
-        """Records appended since this start."""
-        return self.state.log_end_offset - self._first_end_offset
+        """Records appended since this start, as the leader."""
+        return self.writer.appended_records
 
     @property
     def last_append_ms(self) -> int | None:

@@ -62,8 +62,8 @@ class PartitionWriter(LogCommands):
         self.syncs_slowly = False
         self.reads_slowly = False
         self.append_times = AppendTimes()
-        # Since this start.
-        self.appended_bytes = 0
+        # Since this start, as the leader.
+        self.appended_bytes = self.appended_records = 0
         self.last_append_ms = 0
         self._sync_soon = sync_soon
         # For ``flush.ms``: when the oldest append that may be unsynced was made; None when all is durable.
@@ -146,7 +146,9 @@ class PartitionWriter(LogCommands):
             return info
         log, times = self.log, self.append_times
         self.last_append_ms = now_ms
-        self.appended_bytes += info.appended_bytes
+        if self.state.is_leader:
+            self.appended_bytes += info.appended_bytes
+            self.appended_records += info.last_offset - info.first_offset + 1
         # False for nearly every append, and then one comparison is all it costs.
         if not times.last_sample_ms <= now_ms < times.next_sample_ms:
             times.sample(info.first_offset, now_ms)
