@@ -39,6 +39,7 @@ from trio_broker.cluster.etcd.messages import (
     TxnResponse,
     WatchResponse,
 )
+from trio_broker.runtime.simulated_volume import ProcessEnded
 
 T = TypeVar("T")
 
@@ -352,6 +353,8 @@ class ModelledEtcdClient:
     def __init__(self, etcd: ModelledEtcd) -> None:
         self._etcd = etcd
         self.is_cut = False
+        # Of a process in a simulation that has ended: whatever is left of it raises ``ProcessEnded``.
+        self.is_ended = False
 
     def cut(self) -> None:
         self.is_cut = True
@@ -387,6 +390,8 @@ class ModelledEtcdClient:
         yield ModelledWatch(self._etcd, self, key, range_end, revision + 1)
 
     async def _call(self, operation: Callable[[], T]) -> T:
+        if self.is_ended:
+            raise ProcessEnded
         reply = self._etcd.submit(self, operation)
         with trio.move_on_after(CALL_SECONDS):
             await reply.event.wait()

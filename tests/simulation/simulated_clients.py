@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import trio
 
@@ -30,17 +32,33 @@ RETRIABLE = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.NOT_CONTROLLER,
+        # Among several brokers:
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )
 """Codes after which a client asks again; what was asked may have happened all the same."""
 
 
-async def create_topic(world: World, name: str, partitions: int) -> bytes:
+LOST_SEQUENCE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+async def create_topic(
+    world: World, name: str, partitions: int, *, replication_factor: int = 1, min_insync_replicas: int = 1
+) -> bytes:
     """Create a topic, however often that must be tried; return its id."""
     connection = world.connection("admin")
     # Small segments, so that they roll.
-    small = CreatableTopicConfig(name="internal.segment.bytes", value="4096")
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[small])
+    configs = {"internal.segment.bytes": "4096", "min.insync.replicas": str(min_insync_replicas)}
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        assignments=[],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
     while True:
         try:
             created = await connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
@@ -60,7 +78,8 @@ async def create_topic(world: World, name: str, partitions: int) -> bytes:
 
 @attrs.define(eq=False)
 class Producer:
-    """Sends batches one after another until ``until``, each with acks=all, and tells the history what was answered.
+    """Sends batches one after another until ``until``, and tells the history what was answered; without acks=all that
+    says nothing.
 
     An idempotent one sends a batch again, with the same sequence, until it knows what became of it.
     """
@@ -71,6 +90,9 @@ class Producer:
     idempotent: bool
     until: float
     batches_per_burst: int = 1
+    acks: int = -1
+    on_lost_sequence: Callable[[str], object] = lambda _: None
+    """Called where the broker does not know the batch before any more."""
     producer_id: int = -1
     producer_epoch: int = -1
     _sequences: dict[int, int] = attrs.field(factory=dict)
@@ -119,6 +141,8 @@ class Producer:
                     self._sequences[partition] = sequence + count
                     written = [Record(partition, base_offset + index, value) for index, value in enumerate(values)]
                     draft.fields["records"] = tuple(written)
+                    if self.acks != -1:
+                        draft.failed("acknowledged by the leader alone", Outcome.INFO)
                     return
                 if self.idempotent and code in RETRIABLE:
                     await trio.sleep(RETRY_SECONDS)
@@ -127,12 +151,14 @@ class Producer:
                 draft.failed(code.name, Outcome.INFO)
                 if self.idempotent:
                     self.world.note(self.name, "gives its producer id up", code)
+                    if code in LOST_SEQUENCE:
+                        self.on_lost_sequence(f"{self.name}: {code.name} at sequence {sequence}")
                     self.producer_id = -1
                 return
 
     async def _try(self, partition: int, batch: bytes) -> tuple[ErrorCode, int]:
         data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=partition, records=batch)])
-        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=20_000, topic_data=[data])
+        request = ProduceRequest(transactional_id=None, acks=self.acks, timeout_ms=20_000, topic_data=[data])
         try:
             response = await self._connection.ask(request, 9)
         except ConnectionLost:

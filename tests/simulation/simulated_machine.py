@@ -77,10 +77,7 @@ class Machine:
             Exception: it has ended by itself although nothing is wrong with its disk.
         """
         while True:
-            life = self.life = Life(Broker(self._config(), runtime=self._runtime()))
-            assert self._nursery is not None, "the machine runs"
-            self._nursery.start_soon(self._live, life, name=f"life {self.starts}")
-            self.starts += 1
+            life = self.begin_life()
             await life.serves.wait()
             if life.failure is None:
                 return
@@ -89,16 +86,32 @@ class Machine:
             self.disk = self.disk.crash()
             await trio.sleep(RESTART_SECONDS)
 
+    def begin_life(self) -> Life:
+        """Start a process, which serves later or never."""
+        assert self._nursery is not None, "the machine runs"
+        life = self.life = Life(self.new_broker())
+        self._nursery.start_soon(self._live, life, name=f"life {self.starts}")
+        self.starts += 1
+        return life
+
+    def new_broker(self) -> Broker:
+        """The broker of the next process."""
+        return Broker(self.config(), runtime=self.runtime())
+
+    async def live(self, life: Life) -> None:
+        """Be the process."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(life.broker.run)
+            async with trio.open_nursery() as life.nursery:
+                life.serves.set()
+                await life.broker.stopped.wait()
+                life.nursery.cancel_scope.cancel()
+                life.nursery = None
+
     async def _live(self, life: Life) -> None:
         try:
             with life.scope:
-                async with trio.open_nursery() as nursery:
-                    await nursery.start(life.broker.run)
-                    async with trio.open_nursery() as life.nursery:
-                        life.serves.set()
-                        await life.broker.stopped.wait()
-                        life.nursery.cancel_scope.cancel()
-                        life.nursery = None
+                await self.live(life)
         except (Exception, BaseExceptionGroup) as error:
             if not life.killed:
                 life.failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
@@ -108,7 +121,7 @@ class Machine:
             life.serves.set()
             life.ended.set()
 
-    def _config(self) -> BrokerConfig:
+    def config(self) -> BrokerConfig:
         settings = {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "admin.listener": "",
@@ -120,7 +133,7 @@ class Machine:
         }
         return load_broker_config(None, settings, {})
 
-    def _runtime(self) -> Runtime:
+    def runtime(self) -> Runtime:
         of_broker, of_workers = (random.Random(self.random.randrange(1 << 64)) for _ in range(2))
         return Runtime(
             clock=self.clock,

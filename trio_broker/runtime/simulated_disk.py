@@ -97,6 +97,10 @@ class SimulatedDisk:
         inode.durable.write(position, changed)
         inode.content.write(position, changed)
 
+    def content(self, path: PurePath) -> memoryview:
+        """Return what a file has, for a look from outside that is no operation of the process."""
+        return memoryview(self._process.volume.inode(path).content.data)
+
     def open(self, path: PurePath, mode: OpenMode, *, permissions: int = 0o644) -> SimulatedFile:
         return self.open_files.with_descriptor(partial(self._open, path, mode))
 

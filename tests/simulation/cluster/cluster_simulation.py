@@ -1,0 +1,456 @@
+"""A whole cluster in virtual time, with everything that happens to it drawn from a seed.
+
+Each broker is the one that users run, on a disk that loses what was not synced, beside an etcd that keeps its promises
+and nothing else. Producers, transactions and commits of offsets go on while brokers are killed, lose their power, stand
+still and lose each other, and leaders, replicas and topics change. Each seed switches kinds of faults on and off. What
+must hold of replicas is looked at after each event (``replication_watch``); then all faults end, the cluster has to
+become whole again within bounded time, and the history is checked.
+
+``python -m tests.simulation --cluster 0 1000`` runs short ones, which begin with a cluster that is there, and
+``--long-cluster`` long ones.
+"""
+
+from __future__ import annotations
+
+import random
+import traceback
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import attrs
+import trio
+import trio.testing
+
+from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.checking.commits import check_commits
+from tests.checking.history import Op, Record, Violation
+from tests.checking.transactions import FinalState, check_transactions
+from tests.fakes.modelled_etcd import SOME_FAULTS, EtcdFaults
+from tests.scheduling import deterministic_scheduling
+from tests.simulation.cluster.cluster_clients import ClusterConnection, Committer, CopyLoop
+from tests.simulation.cluster.cluster_faults import FAULTS, ClusterFaults
+from tests.simulation.cluster.direct_network import DirectNetwork
+from tests.simulation.cluster.pauses import Pauses
+from tests.simulation.cluster.replication_watch import ReplicationWatch, stored_batches
+from tests.simulation.cluster.simulated_cluster import (
+    ClusterMachine,
+    SimulatedCluster,
+    without_sockets,
+)
+from tests.simulation.simulated_clients import TOPIC, Producer, create_topic
+from tests.simulation.simulated_machine import Life
+from tests.simulation.simulated_transactions import OUTPUT_TOPIC, CommittedReader, TransactionalProducer, committed_by
+from tests.simulation.simulated_world import World
+from tests.simulation.simulation import innermost
+from tests.compat.transaction_requests import PROTOCOLS
+from kafka_wire.records.batch import read_batches
+from trio_broker.runtime.simulated_clock import SimulatedClock
+
+PREPARED_SEED = 0
+
+SETTLE_SECONDS = 90.0
+"""Virtual time in which everything is whole again once nothing fails any more: sessions, elections, transactions that
+time out."""
+
+BROKER_LIVES = "the brokers live"
+WHOLE_AGAIN = "the cluster becomes whole again"
+ACKNOWLEDGED = "what was acknowledged is there, once"
+SAME_LOGS = "all replicas have the same log"
+CLIENTS_GO_ON = "clients go on"
+
+COPY_GROUP = "copy"
+
+
+@attrs.frozen
+class Begin:
+    """What a simulation begins with; many have the same."""
+
+    brokers: int
+    durability: str
+
+
+BEGINNINGS = (
+    *[Begin(3, "fsync")] * 5,
+    *[Begin(3, "page-cache")] * 3,
+    Begin(2, "fsync"),
+    Begin(5, "fsync"),
+)
+
+
+@attrs.frozen
+class Plan:
+    """What happens in a simulation."""
+
+    load_seconds: float
+    faults: tuple[str, ...]
+    fault_seconds: float
+    """Between two faults, on the average."""
+    lasting_seconds: float
+    """How long one lasts, on the average."""
+    etcd_faults: EtcdFaults
+    producers: int
+    """Idempotent, with acks=all."""
+    hasty_producers: int
+    """With acks=1."""
+    transactional_producers: int
+    has_copy: bool
+    has_committer: bool
+    pause_seconds: float
+    delay_seconds: float
+    """The longest delay of a message."""
+    cold_reads: float
+    short_writes: float
+
+    @classmethod
+    def short(cls, chance: random.Random) -> Plan:
+        """One that takes a fifth of a second of a CPU."""
+        kinds = chance.choice((1, 1, 2, 3))
+        faults = tuple(sorted(chance.sample(sorted(FAULTS), kinds)))
+        is_transactional = chance.random() < 0.3
+        return cls(
+            load_seconds=chance.uniform(2.0, 6.0),
+            faults=faults,
+            fault_seconds=chance.uniform(0.5, 2.0),
+            lasting_seconds=chance.choice((0.3, 1.5, 3.0)),
+            etcd_faults=chance.choice((EtcdFaults(), EtcdFaults(), SOME_FAULTS)),
+            producers=1,
+            hasty_producers=int(chance.random() < 0.3),
+            transactional_producers=int(is_transactional),
+            has_copy=is_transactional and chance.random() < 0.5,
+            has_committer=chance.random() < 0.3,
+            pause_seconds=chance.choice((0.05, 0.2, 0.5)),
+            delay_seconds=chance.choice((0.0, 0.005, 0.1)),
+            cold_reads=chance.choice((0.0, 0.1)),
+            short_writes=chance.choice((0.0, 0.1)),
+        )
+
+    @classmethod
+    def long(cls, chance: random.Random) -> Plan:
+        """One with everything for a minute."""
+        plan = cls.short(chance)
+        return attrs.evolve(
+            plan,
+            load_seconds=60.0,
+            faults=tuple(sorted(chance.sample(sorted(FAULTS), chance.randint(4, len(FAULTS))))),
+            fault_seconds=chance.uniform(0.5, 4.0),
+            producers=2,
+            hasty_producers=1,
+            transactional_producers=2,
+            has_copy=True,
+            has_committer=True,
+        )
+
+
+def begin_of(seed: int) -> Begin:
+    """What the simulation of ``seed`` begins with."""
+    return random.Random(seed).choice(BEGINNINGS)
+
+
+DrawPlan = Callable[[random.Random], Plan]
+
+
+@attrs.frozen
+class ClusterResult:
+    """``trace`` is equal for two runs from one seed. ``story`` is what happened last."""
+
+    seed: int
+    plan: Plan
+    violations: tuple[Violation, ...]
+    counts: Counter[str]
+    trace: int
+    story: tuple[str, ...]
+
+    @classmethod
+    def failed(cls, seed: int, draw_plan: DrawPlan, violation: Violation) -> ClusterResult:
+        """That of a simulation of which nothing else is known."""
+        return cls(seed, draw_plan(random.Random(seed)), (violation,), Counter(), 0, ())
+
+
+@attrs.define(eq=False)
+class ClusterSimulation:
+    """One cluster, prepared once, and what happens to it."""
+
+    begin: Begin
+    clock: trio.testing.MockClock
+    pauses: Pauses = attrs.field(factory=Pauses)
+    cluster: SimulatedCluster = attrs.field(init=False)
+    world: World = attrs.field(init=False)
+    watch: ReplicationWatch = attrs.field(init=False)
+    violations: list[Violation] = attrs.field(factory=list)
+    counts: Counter[str] = attrs.field(factory=Counter)
+    final: FinalState | None = None
+
+    async def prepare(self, nursery: trio.Nursery) -> None:
+        """Bring the cluster to where all simulations begin."""
+        chance = random.Random(PREPARED_SEED)
+        self.cluster = cluster = SimulatedCluster(
+            chance,
+            SimulatedClock(self.clock),
+            self.begin.durability,
+            self.begin.brokers,
+            ended_by_itself=self._ended_by_itself,
+            pauses=self.pauses,
+        )
+        await nursery.start(cluster.run)
+        self.watch = ReplicationWatch(cluster)
+        cluster.etcd.on_change = self.watch.follow_metadata
+        self.world = World(
+            cluster.machines[0], chance, lambda world, name: ClusterConnection(world, name, cluster), faults=False
+        )
+        while len(cluster.serving) < self.begin.brokers:  # noqa: ASYNC110
+            await trio.sleep(0.1)
+        replicas = min(self.begin.brokers, 3)
+        min_isr = 2 if replicas == 3 else 1
+        for name in (TOPIC, OUTPUT_TOPIC):
+            await create_topic(self.world, name, 1, replication_factor=replicas, min_insync_replicas=min_isr)
+        # So that the internal topics are there.
+        await TransactionalProducer(self.world, "first", "first", PROTOCOLS[0], 1).begin()
+        connection = self._connection("first")
+        await connection.ask(FindCoordinatorRequest(coordinator_keys=["first"]), 4)
+        committer = Committer(self.world, "first", connection)
+        while not await committer.committed():
+            await trio.sleep(0.2)
+        await self._until_whole()
+        cluster.network.look = self.watch.look
+        self.watch.look()
+
+    def _ended_by_itself(self, machine: ClusterMachine, life: Life, reason: object) -> None:
+        error = reason if isinstance(reason, Exception) else RuntimeError(str(reason))
+        text = "".join(traceback.format_exception(innermost(error)))
+        self.violations.append(Violation(BROKER_LIVES, f"{machine.name}: {text}"))
+
+    # ---- the run
+
+    async def run(self, seed: int, plan: Plan) -> None:
+        """Let happen what ``plan`` says, as ``seed`` draws it."""
+        cluster, world = self.cluster, self.world
+        cluster.begin_anew(seed)
+        world.faults, world.pause_seconds = True, plan.pause_seconds
+        cluster.etcd.faults = plan.etcd_faults
+        for machine in cluster.machines:
+            machine.disk.faults.cold_reads = plan.cold_reads
+            machine.disk.faults.short_writes = plan.short_writes
+        if plan.delay_seconds:
+            for link in (link for machine in cluster.machines for link in cluster.links_of(machine)):
+                link.delay_seconds = plan.delay_seconds
+        until = trio.current_time() + plan.load_seconds
+        done = trio.Event()
+        producers = list(self._producers(plan, until))
+        reader = CommittedReader(world, "committed reader", 1)
+        async with trio.open_nursery() as clients:
+            for producer in producers:
+                clients.start_soon(producer.run, name=producer.name)
+            for index in range(plan.transactional_producers):
+                name = f"transactional-{index}"
+                protocol = cluster.chance.choice(PROTOCOLS)
+                clients.start_soon(TransactionalProducer(world, name, name, protocol, 1).run, until)
+            if plan.transactional_producers:
+                clients.start_soon(reader.run)
+            if plan.has_copy:
+                clients.start_soon(CopyLoop(world, COPY_GROUP, 1, self._connection(COPY_GROUP)).run, done)
+            if plan.has_committer:
+                clients.start_soon(Committer(world, "committer", self._connection("committer")).run, until)
+            await ClusterFaults(cluster, world, plan.lasting_seconds, self.counts).run(plan.faults, plan.fault_seconds, until)
+            cluster.tell("all faults end")
+            world.faults = False
+            reader.done.set()
+            cluster.heal()
+            with trio.move_on_after(SETTLE_SECONDS) as scope:
+                await self._start_all()
+                await self._until_whole()
+                if plan.has_copy:
+                    await self._until_copied()
+                done.set()
+            if scope.cancelled_caught:
+                self.violations.append(Violation(WHOLE_AGAIN, self._state()))
+                clients.cancel_scope.cancel()
+                return
+            with trio.move_on_after(SETTLE_SECONDS) as scope:
+                await self._until(lambda: len(clients.child_tasks) == 0)
+            if scope.cancelled_caught:
+                left = sorted(task.name for task in clients.child_tasks)
+                self.violations.append(Violation(CLIENTS_GO_ON, f"{left} have not ended"))
+                clients.cancel_scope.cancel()
+                return
+        if plan.transactional_producers:
+            with trio.move_on_after(SETTLE_SECONDS) as scope:
+                output = await reader.read_to_the_end()
+                committed = {COPY_GROUP: await committed_by(world, COPY_GROUP)} if plan.has_copy else {}
+                self.final = FinalState(output, {0: self.records(TOPIC)}, committed)
+            if scope.cancelled_caught:
+                self.violations.append(Violation(WHOLE_AGAIN, f"transactions hold readers back; {self._state()}"))
+                return
+        with trio.move_on_after(SETTLE_SECONDS) as scope:
+            await self._until_whole()
+        if scope.cancelled_caught:
+            self.violations.append(Violation(WHOLE_AGAIN, self._state()))
+        self.watch.look()
+        self.watch.check_all()
+
+    def _connection(self, name: str) -> ClusterConnection:
+        return ClusterConnection(self.world, name, self.cluster)
+
+    def _producers(self, plan: Plan, until: float) -> Iterator[Producer]:
+        for index in range(plan.producers):
+            yield Producer(self.world, f"producer-{index}", 1, True, until, on_lost_sequence=self._lost_sequence)
+        for index in range(plan.hasty_producers):
+            yield Producer(self.world, f"hasty-{index}", 1, True, until, acks=1)
+
+    def _lost_sequence(self, text: str) -> None:
+        self.violations.append(Violation(CLIENTS_GO_ON, text))
+
+    async def _start_all(self) -> None:
+        for machine in self.cluster.machines:
+            await machine.start_if_down()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():  # noqa: ASYNC110
+            await trio.sleep(0.3)
+
+    async def _until_whole(self) -> None:
+        await self._until(lambda: not self._missing())
+
+    def _missing(self) -> str:
+        """What is not as it should be in the end; empty if all is."""
+        cluster, image = self.cluster, None
+        if len(cluster.serving) < len(cluster.machines):
+            return f"only {[each.name for each in cluster.serving]} serve"
+        ends: dict[tuple[str, int], set[tuple[int, int, int]]] = {}
+        for machine in cluster.machines:
+            if machine.broker is None:
+                return f"{machine.name} does not run"
+            image = machine.broker.services.metadata_cache.image
+            if fenced := [each for each, broker in image.brokers.items() if not broker.is_active]:
+                return f"{fenced} are not active, says {machine.name}"
+            for topic in image.topics.values():
+                for index, partition in topic.partitions.items():
+                    if len(partition.isr) < len(partition.replicas) or partition.is_reassigned:
+                        return f"{topic.name}-{index}: {partition}, says {machine.name}"
+            for found in machine.broker.services.replicas.partitions():
+                key = (found.topic_partition.topic, found.topic_partition.partition)
+                state = found.state
+                offsets = (state.high_watermark, state.log_end_offset, state.leader_epoch)
+                ends.setdefault(key, set()).add(offsets)
+                if state.high_watermark != state.log_end_offset:
+                    return f"{found} on {machine.name}: {state}"
+        apart = {key: found for key, found in ends.items() if len(found) > 1}
+        return f"offsets are apart: {apart}" if apart else ""
+
+    def _state(self) -> str:
+        latest = "; ".join(f"{name}: {answer!s:.200}" for name, answer in self.world.latest.items())
+        return f"{self._missing() or 'all replicas are whole'}; the latest answers: {latest}"
+
+    async def _until_copied(self) -> None:
+        while True:
+            end = max((record.offset + 1 for record in self.records(TOPIC)), default=0)
+            committed = (await committed_by(self.world, COPY_GROUP)).get(0)
+            if (committed or 0) >= end:
+                return
+            await trio.sleep(0.5)
+
+    # ---- the end
+
+    def records(self, topic: str) -> list[Record]:
+        """The records of a topic, as some replica has them."""
+        found = []
+        for machine in self.cluster.machines:
+            if machine.broker is None:
+                continue
+            for partition in machine.broker.services.replicas.partitions():
+                if partition.topic_partition.topic == topic:
+                    for segment in partition.log.segments:
+                        data = machine.disk.content(segment.file.path)[: segment.size]
+                        for batch in read_batches(memoryview(bytes(data))):
+                            if not batch.header.is_control:
+                                found += [
+                                    Record(0, record.offset, int(record.value or b"0"))
+                                    for record in batch.records()
+                                    if record.offset >= partition.log_start_offset
+                                ]
+                    return found
+        return found
+
+    def check(self) -> list[Violation]:
+        """Every promise that was broken."""
+        found = [*self.violations, *self.watch.violations]
+        if found:
+            return found
+        history = sorted(self.world.history, key=lambda event: event.invoked)
+        found += self._check_acknowledged()
+        found += self._check_same_logs()
+        found += check_commits([event for event in history if event.op in (Op.COMMIT, Op.FETCH_OFFSETS)])
+        if self.final is not None:
+            found += check_transactions(history, self.final)
+        return found
+
+    def _check_acknowledged(self) -> Iterator[Violation]:
+        records = self.records(TOPIC)
+        there = {record.value: record for record in records}
+        if len(there) < len(records):
+            twice = [value for value, count in Counter(record.value for record in records).items() if count > 1]
+            yield Violation(ACKNOWLEDGED, f"{twice} are there twice")
+        begin = min((record.offset for record in records), default=1 << 62)
+        for event in self.world.history:
+            if event.op is Op.SEND and event.is_ok:
+                for record in event.records:
+                    if there.get(record.value) != record and (record.offset >= begin or not self.has_deleted_records):
+                        yield Violation(ACKNOWLEDGED, f"{record} is {there.get(record.value)}", (event,))
+
+    @property
+    def has_deleted_records(self) -> bool:
+        return self.counts["delete_records"] > 0
+
+    def _check_same_logs(self) -> Iterator[Violation]:
+        logs: dict[tuple[str, int], dict[str, Sequence[object]]] = {}
+        for machine in self.cluster.machines:
+            if machine.broker is not None:
+                for partition in machine.broker.services.replicas.partitions():
+                    key = (partition.topic_partition.topic, partition.topic_partition.partition)
+                    start = partition.log_start_offset
+                    batches = [each for each in stored_batches(machine, partition) if each.next_offset > start]
+                    logs.setdefault(key, {})[machine.name] = batches
+        for key, by_machine in logs.items():
+            first, *others = by_machine.values()
+            if any(other != first for other in others):
+                yield Violation(SAME_LOGS, f"{key}: {by_machine}")
+
+    def trace(self) -> int:
+        """A checksum over all that clients were told, and all that disks did."""
+        trace = self.world.trace
+        for machine in self.cluster.machines:
+            trace = zlib.crc32(machine.disk.trace.digest().encode(), trace)
+        return zlib.crc32("\n".join(self.cluster.story).encode(), trace)
+
+
+async def simulated(seed: int, simulation: ClusterSimulation, draw_plan: DrawPlan) -> ClusterResult:
+    """Let what follows from ``seed`` happen to a cluster that is prepared, and return what came of it."""
+    plan = draw_plan(random.Random(seed))
+    trio._core._run._r.seed(seed)
+    try:
+        await simulation.run(seed, plan)
+    except Exception as error:
+        text = "".join(traceback.format_exception(innermost(error)))
+        simulation.violations.append(Violation(CLIENTS_GO_ON, text))
+    counts = simulation.counts
+    counts.update(requests=simulation.world.requests, looks=simulation.watch.looks)
+    counts.update(f"{event.op} {event.outcome}" for event in simulation.world.history)
+    violations = tuple(simulation.check())
+    return ClusterResult(seed, plan, violations, counts, simulation.trace(), tuple(simulation.cluster.story))
+
+
+def simulate_cluster(seed: int, draw_plan: DrawPlan = Plan.short) -> ClusterResult:
+    """Prepare a cluster and run the simulation of ``seed``."""
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    simulation = ClusterSimulation(begin_of(seed), clock)
+
+    async def run() -> ClusterResult:
+        with simulation.pauses.installed():
+            async with trio.open_nursery() as nursery:
+                await simulation.prepare(nursery)
+                result = await simulated(seed, simulation, draw_plan)
+                nursery.cancel_scope.cancel()
+        return result
+
+    with deterministic_scheduling(PREPARED_SEED), without_sockets():
+        return trio.run(run, clock=clock)
