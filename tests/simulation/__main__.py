@@ -1,7 +1,8 @@
 """Run simulations: ``python -m tests.simulation [KIND] FIRST END [PROCESSES]``.
 
 With ``--transactions`` they are of transactions alone, with ``--lost`` of such that power cuts take in page-cache mode,
-with ``--waits`` of readers that wait, with ``--metadata-store`` of several brokers' metadata in etcd.
+with ``--waits`` of readers that wait, with ``--metadata-store`` of several brokers' metadata in etcd, with ``--cluster``
+of short and ``--long-cluster`` of long lives of whole clusters.
 Prints each seed that breaks a promise, with what it broke, and at the end what happened in all of them. Exits with 1 if
 there was one.
 """
@@ -13,8 +14,11 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from tests.simulation.cluster.cluster_seeds import simulate_all
+from tests.simulation.cluster.cluster_simulation import ClusterResult, DrawPlan, Plan
 from tests.simulation.simulated_metadata_store import MetadataStoreResult, simulate_metadata_store
 from tests.simulation.simulation import (
     Result,
@@ -34,6 +38,46 @@ KINDS: dict[str, Simulate] = {
 }
 
 
+CLUSTER_KINDS: dict[str, DrawPlan] = {"--cluster": Plan.short, "--long-cluster": Plan.long}
+
+STORY_LINES = 40
+"""Shown of a life of a cluster that breaks a promise."""
+
+
+def simulate_clusters(kind: str, seeds: Sequence[int]) -> tuple[list[int], Counter[str]]:
+    """Run the lives of ``seeds``; return those that break a promise, and what happened in all of them."""
+    broken, total = list[int](), Counter[str]()
+
+    def report(result: ClusterResult) -> None:
+        total.update(result.counts)
+        total["seeds"] += 1
+        if result.violations:
+            broken.append(result.seed)
+            story = "\n  ".join(result.story[-STORY_LINES:])
+            command = f"python -m tests.simulation {kind} {result.seed} {result.seed + 1}"
+            print(f"{describe(result)}\n  {story}\n  again: {command}", flush=True)
+
+    simulate_all(seeds, report, CLUSTER_KINDS[kind])
+    return broken, total
+
+
+def cluster_main(kind: str, first: int, end: int, processes: int = 1) -> int:
+    logging.disable(logging.CRITICAL)
+    began, broken, total = time.monotonic(), list[int](), Counter[str]()
+    # Each prepares its clusters once.
+    parts = [range(first + at, min(first + at + SEEDS_AT_ONCE, end)) for at in range(0, end - first, SEEDS_AT_ONCE)]
+    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
+        for some_broken, counts in pool.imap_unordered(partial(simulate_clusters, kind), parts):
+            broken += some_broken
+            total += counts
+            print(f"{total['seeds']} seeds, {time.monotonic() - began:.0f} s, broken: {sorted(broken)}", flush=True)
+    print(f"seeds {first} to {end - 1}: {len(broken)} broken {sorted(broken)}; {dict(total)}")
+    return 1 if broken else 0
+
+
+SEEDS_AT_ONCE = 500
+
+
 def main(simulate: Simulate, first: int, end: int, processes: int = 1) -> int:
     # The broker logs what its faulty machine does to it.
     logging.disable(logging.CRITICAL)
@@ -50,13 +94,15 @@ def main(simulate: Simulate, first: int, end: int, processes: int = 1) -> int:
     return 1 if broken else 0
 
 
-def describe(result: Result | MetadataStoreResult) -> str:
+def describe(result: Result | MetadataStoreResult | ClusterResult) -> str:
     violations = "\n  ".join(str(each) for each in result.violations[:3])
     return f"seed {result.seed}: {result.plan}\n  {violations}"
 
 
 if __name__ == "__main__":
     kind, *rest = sys.argv[1:]
+    if kind in CLUSTER_KINDS:
+        sys.exit(cluster_main(kind, *map(int, rest)))
     if kind in KINDS:
         sys.exit(main(KINDS[kind], *map(int, rest)))
     sys.exit(main(simulate, *map(int, sys.argv[1:])))

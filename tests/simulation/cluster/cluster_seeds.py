@@ -10,11 +10,10 @@ import gc
 import os
 import pickle
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 
 import trio
-import trio.testing
 
 from tests.checking.history import Violation
 from tests.scheduling import deterministic_scheduling
@@ -28,6 +27,7 @@ from tests.simulation.cluster.cluster_simulation import (
     begin_of,
     simulated,
 )
+from tests.simulation.cluster.jumping_clock import jumping_clock
 from tests.simulation.cluster.simulated_cluster import without_sockets
 
 CPU_SECONDS = 60
@@ -37,20 +37,31 @@ NEVER_ENDS = "a simulation ends"
 
 
 def simulate_all(
-    seeds: Sequence[int], draw_plan: DrawPlan = Plan.short, before_each: Callable[[], object] = lambda: None
-) -> Iterator[ClusterResult]:
-    """The results of ``seeds``, those of equal beginnings one after the other; ``before_each`` is called in the copy."""
-    for begin, some in groupby(sorted(seeds, key=lambda seed: repr(begin_of(seed))), begin_of):
-        yield from simulate_from(begin, list(some), draw_plan, before_each)
+    seeds: Iterable[int],
+    report: Callable[[ClusterResult], object],
+    draw_plan: DrawPlan = Plan.short,
+    before_each: Callable[[], object] = lambda: None,
+) -> None:
+    """Have ``report`` called with the result of each of ``seeds``; ``before_each`` is called in the copy.
+
+    Those with equal beginnings come one after the other.
+    """
+    by_beginning: dict[Begin, list[int]] = defaultdict(list)
+    for seed in seeds:
+        by_beginning[begin_of(seed)].append(seed)
+    for begin, some in by_beginning.items():
+        simulate_from(begin, some, report, draw_plan, before_each)
 
 
 def simulate_from(
-    begin: Begin, seeds: Sequence[int], draw_plan: DrawPlan, before_each: Callable[[], object] = lambda: None
-) -> list[ClusterResult]:
+    begin: Begin,
+    seeds: Iterable[int],
+    report: Callable[[ClusterResult], object],
+    draw_plan: DrawPlan = Plan.short,
+    before_each: Callable[[], object] = lambda: None,
+) -> None:
     """Prepare a cluster, and go on from there with each of ``seeds``."""
-    clock = trio.testing.MockClock(autojump_threshold=0)
-    simulation = ClusterSimulation(begin, clock)
-    results: list[ClusterResult] = []
+    simulation = ClusterSimulation(begin, jumping_clock())
 
     async def run() -> None:
         with simulation.pauses.installed():
@@ -70,13 +81,12 @@ def simulate_from(
                             pickle.dump(result, pipe)
                         os._exit(0)
                     os.close(writing)
-                    results.append(_result_of(child, reading, seed, draw_plan))
+                    report(_result_of(child, reading, seed, draw_plan))
                 nursery.cancel_scope.cancel()
 
     with deterministic_scheduling(PREPARED_SEED), without_sockets():
-        trio.run(run, clock=clock)
+        trio.run(run, clock=simulation.clock)
     gc.unfreeze()
-    return results
 
 
 def _result_of(child: int, reading: int, seed: int, draw_plan: DrawPlan) -> ClusterResult:

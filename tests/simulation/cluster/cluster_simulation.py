@@ -31,6 +31,7 @@ from tests.scheduling import deterministic_scheduling
 from tests.simulation.cluster.cluster_clients import ClusterConnection, Committer, CopyLoop
 from tests.simulation.cluster.cluster_faults import FAULTS, ClusterFaults
 from tests.simulation.cluster.direct_network import DirectNetwork
+from tests.simulation.cluster.jumping_clock import jumping_clock
 from tests.simulation.cluster.pauses import Pauses
 from tests.simulation.cluster.replication_watch import ReplicationWatch, stored_batches
 from tests.simulation.cluster.simulated_cluster import (
@@ -104,14 +105,14 @@ class Plan:
 
     @classmethod
     def short(cls, chance: random.Random) -> Plan:
-        """One that takes a fifth of a second of a CPU."""
+        """One that takes a fraction of a second of a CPU."""
         kinds = chance.choice((1, 1, 2, 3))
         faults = tuple(sorted(chance.sample(sorted(FAULTS), kinds)))
         is_transactional = chance.random() < 0.3
         return cls(
-            load_seconds=chance.uniform(2.0, 6.0),
+            load_seconds=chance.uniform(1.0, 4.0),
             faults=faults,
-            fault_seconds=chance.uniform(0.5, 2.0),
+            fault_seconds=chance.uniform(0.3, 1.0),
             lasting_seconds=chance.choice((0.3, 1.5, 3.0)),
             etcd_faults=chance.choice((EtcdFaults(), EtcdFaults(), SOME_FAULTS)),
             producers=1,
@@ -119,7 +120,7 @@ class Plan:
             transactional_producers=int(is_transactional),
             has_copy=is_transactional and chance.random() < 0.5,
             has_committer=chance.random() < 0.3,
-            pause_seconds=chance.choice((0.05, 0.2, 0.5)),
+            pause_seconds=chance.choice((0.1, 0.3, 0.6)),
             delay_seconds=chance.choice((0.0, 0.005, 0.1)),
             cold_reads=chance.choice((0.0, 0.1)),
             short_writes=chance.choice((0.0, 0.1)),
@@ -441,7 +442,7 @@ async def simulated(seed: int, simulation: ClusterSimulation, draw_plan: DrawPla
 
 def simulate_cluster(seed: int, draw_plan: DrawPlan = Plan.short) -> ClusterResult:
     """Prepare a cluster and run the simulation of ``seed``."""
-    clock = trio.testing.MockClock(autojump_threshold=0)
+    clock = jumping_clock()
     simulation = ClusterSimulation(begin_of(seed), clock)
 
     async def run() -> ClusterResult:

@@ -31,6 +31,8 @@ ELECTABLE = "each in-sync replica has all that is visible"
 DURABLE = "what is visible is on the disk"
 SAME_EVERYWHERE = "what is visible is the same everywhere, for ever"
 CLEAN = "leaders are elected from the in-sync replicas"
+ACTIVE = "who joins the in-sync replicas is active"
+IN_ITS_EPOCH = "a decision is of the latest controller"
 
 HEADER = struct.Struct(">qii7xi")
 """Of a batch: base offset, length, leader epoch, last offset delta."""
@@ -74,6 +76,7 @@ class ReplicationWatch:
     """What lies below it, by base offset."""
     leaders: dict[tuple[Key, int], str] = attrs.field(factory=dict)
     looks: int = 0
+    controller_epoch: int = 0
     _seen: dict[tuple[Life, Key], Seen] = attrs.field(factory=dict)
     _revision: int = 1
     _transactions: MetadataTransactions = attrs.field(factory=MetadataTransactions)
@@ -97,7 +100,11 @@ class ReplicationWatch:
     def _apply(self, batch: CommittedBatch) -> None:
         before, records = self.image, list(self._transactions.settled(batch.records))
         if batch.leader_id is not None:
+            self.controller_epoch = batch.epoch
             self.cluster.tell(f"controller {batch.leader_id} in epoch {batch.epoch}")
+        if batch.epoch != self.controller_epoch:
+            text = f"offset {batch.base_offset} is of epoch {batch.epoch}, behind {self.controller_epoch}"
+            self.violate(IN_ITS_EPOCH, text)
         if not records:
             return
         delta = MetadataDelta(before)
@@ -134,6 +141,9 @@ class ReplicationWatch:
             self.violate(EPOCHS_GROW, f"{name}: {before} to {after}")
         if after.leader != before.leader and after.leader_epoch == before.leader_epoch:
             self.violate(ONE_LEADER, f"{name}: {before} to {after}")
+        joining = set(after.isr).difference(before.isr, before.eligible_leader_replicas, before.last_known_elr)
+        if not all(self.image.is_active(each) for each in joining):
+            self.violate(ACTIVE, f"{name}: {before} to {after}")
         candidates = {*before.isr, *before.eligible_leader_replicas, *before.last_known_elr}
         if after.leader not in (NO_LEADER, *candidates):
             self.violate(CLEAN, f"{name}: {before} to {after}")
