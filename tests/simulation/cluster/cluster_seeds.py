@@ -10,9 +10,12 @@ import gc
 import os
 import pickle
 import signal
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from typing import NoReturn
 
+import attrs
 import trio
 
 from tests.checking.history import Violation
@@ -36,31 +39,29 @@ CPU_SECONDS = 60
 NEVER_ENDS = "a simulation ends"
 
 
-def simulate_all(
-    seeds: Iterable[int],
-    report: Callable[[ClusterResult], object],
-    draw_plan: DrawPlan = Plan.short,
-    before_each: Callable[[], object] = lambda: None,
-) -> None:
-    """Have ``report`` called with the result of each of ``seeds``; ``before_each`` is called in the copy.
+@attrs.frozen
+class Job:
+    """One simulation; ``before`` is called in the copy of the process, before it goes on."""
 
-    Those with equal beginnings come one after the other.
-    """
-    by_beginning: dict[Begin, list[int]] = defaultdict(list)
+    seed: int
+    draw_plan: DrawPlan = Plan.short
+    before: Callable[[], object] = lambda: None
+
+
+Report = Callable[[ClusterResult], object]
+
+
+def simulate_all(seeds: Iterable[int], report: Report, draw_plan: DrawPlan = Plan.short) -> None:
+    """Have ``report`` called with the result of each of ``seeds``, those with equal beginnings one after the other."""
+    by_beginning: dict[Begin, list[Job]] = defaultdict(list)
     for seed in seeds:
-        by_beginning[begin_of(seed)].append(seed)
-    for begin, some in by_beginning.items():
-        simulate_from(begin, some, report, draw_plan, before_each)
+        by_beginning[begin_of(seed)].append(Job(seed, draw_plan))
+    for begin, jobs in by_beginning.items():
+        simulate_from(begin, jobs, report)
 
 
-def simulate_from(
-    begin: Begin,
-    seeds: Iterable[int],
-    report: Callable[[ClusterResult], object],
-    draw_plan: DrawPlan = Plan.short,
-    before_each: Callable[[], object] = lambda: None,
-) -> None:
-    """Prepare a cluster, and go on from there with each of ``seeds``."""
+def simulate_from(begin: Begin, jobs: Iterable[Job], report: Report) -> None:
+    """Prepare a cluster, and go on from there with each of ``jobs``, which are asked for one after the other."""
     simulation = ClusterSimulation(begin, jumping_clock())
 
     async def run() -> None:
@@ -69,19 +70,13 @@ def simulate_from(
                 await simulation.prepare(nursery)
                 gc.collect()
                 gc.freeze()
-                for seed in seeds:
+                for job in jobs:
                     reading, writing = os.pipe()
                     if not (child := os.fork()):
                         os.close(reading)
-                        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-                        gc.disable()
-                        before_each()
-                        result = await simulated(seed, simulation, draw_plan)
-                        with os.fdopen(writing, "wb") as pipe:
-                            pickle.dump(result, pipe)
-                        os._exit(0)
+                        await _go_on(job, simulation, writing)
                     os.close(writing)
-                    report(_result_of(child, reading, seed, draw_plan))
+                    report(_result_of(child, reading, job))
                 nursery.cancel_scope.cancel()
 
     with deterministic_scheduling(PREPARED_SEED), without_sockets():
@@ -89,11 +84,28 @@ def simulate_from(
     gc.unfreeze()
 
 
-def _result_of(child: int, reading: int, seed: int, draw_plan: DrawPlan) -> ClusterResult:
+async def _go_on(job: Job, simulation: ClusterSimulation, writing: int) -> NoReturn:
+    """Be the copy: write the result, and end."""
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+    gc.disable()
+    try:
+        job.before()
+        result = await simulated(job.seed, simulation, job.draw_plan)
+    except BaseException:
+        # Also where the whole loop is cancelled: nobody above may go on in two processes.
+        result = ClusterResult.failed(job.seed, job.draw_plan, Violation(NEVER_ENDS, traceback.format_exc()))
+    try:
+        with os.fdopen(writing, "wb") as pipe:
+            pickle.dump(result, pipe)
+    finally:
+        os._exit(0)
+
+
+def _result_of(child: int, reading: int, job: Job) -> ClusterResult:
     with os.fdopen(reading, "rb") as pipe:
         data = pipe.read()
     _, status = os.waitpid(child, 0)
     if data and not status:
         result: ClusterResult = pickle.loads(data)
         return result
-    return ClusterResult.failed(seed, draw_plan, Violation(NEVER_ENDS, f"the process has ended with {status}"))
+    return ClusterResult.failed(job.seed, job.draw_plan, Violation(NEVER_ENDS, f"the process has ended with {status}"))

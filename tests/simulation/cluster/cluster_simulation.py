@@ -118,7 +118,8 @@ class Plan:
             producers=1,
             hasty_producers=int(chance.random() < 0.3),
             transactional_producers=int(is_transactional),
-            has_copy=is_transactional and chance.random() < 0.5,
+            # A copy of what is deleted before it was read would never be whole.
+            has_copy=is_transactional and "delete_records" not in faults and chance.random() < 0.5,
             has_committer=chance.random() < 0.3,
             pause_seconds=chance.choice((0.1, 0.3, 0.6)),
             delay_seconds=chance.choice((0.0, 0.005, 0.1)),
@@ -129,16 +130,16 @@ class Plan:
     @classmethod
     def long(cls, chance: random.Random) -> Plan:
         """One with everything for a minute."""
-        plan = cls.short(chance)
+        faults = tuple(sorted(chance.sample(sorted(FAULTS), chance.randint(4, len(FAULTS)))))
         return attrs.evolve(
-            plan,
+            cls.short(chance),
             load_seconds=60.0,
-            faults=tuple(sorted(chance.sample(sorted(FAULTS), chance.randint(4, len(FAULTS))))),
+            faults=faults,
             fault_seconds=chance.uniform(0.5, 4.0),
             producers=2,
             hasty_producers=1,
             transactional_producers=2,
-            has_copy=True,
+            has_copy="delete_records" not in faults,
             has_committer=True,
         )
 

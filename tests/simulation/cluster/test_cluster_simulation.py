@@ -1,0 +1,186 @@
+"""A whole cluster keeps its promises whatever a seed does to it, and bugs of replication break them.
+
+Some seeds run here; ``python -m tests.simulation --cluster FIRST END`` runs as many as there is time for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from random import Random
+
+import attrs
+import pytest
+import trio
+
+from tests.fakes.modelled_etcd import SOME_FAULTS, EtcdFaults
+from tests.simulation.cluster import replication_bugs
+from tests.simulation.cluster.cluster_seeds import Job, simulate_all, simulate_from
+from tests.simulation.cluster.cluster_simulation import (
+    ACKNOWLEDGED,
+    BROKER_LIVES,
+    CLIENTS_GO_ON,
+    WHOLE_AGAIN,
+    Begin,
+    ClusterResult,
+    Plan,
+    simulate_cluster,
+)
+from tests.simulation.cluster.pauses import Pauses
+from tests.simulation.cluster.replication_watch import ACTIVE, CLEAN, ELECTABLE, IN_ITS_EPOCH, SAME_EVERYWHERE
+
+SEEDS = range(8)
+"""Four seconds, most of which prepare clusters."""
+
+MORE_SEEDS = range(8, 1500)
+"""Ten minutes."""
+
+SEEDS_OF_BUGS = range(200)
+"""Far more than it takes; the first that shows the bug is the last that runs."""
+
+CRASHES = ("cut_power", "cut_power_of_several", "kill")
+CUTS = ("cut_one_way", "cut_two", "isolate", "isolate_with_etcd")
+FSYNC, PAGE_CACHE = Begin(3, "fsync"), Begin(3, "page-cache")
+
+
+@attrs.frozen
+class Bug:
+    """The promises of which a bug breaks one, and what shows it."""
+
+    promises: tuple[str, ...]
+    faults: tuple[str, ...]
+    begin: Begin = FSYNC
+    etcd_faults: EtcdFaults = EtcdFaults()
+
+    def draw_plan(self, chance: Random) -> Plan:
+        return attrs.evolve(
+            Plan.short(chance),
+            faults=self.faults,
+            load_seconds=4.0,
+            fault_seconds=0.5,
+            lasting_seconds=chance.choice((0.5, 2.0)),
+            etcd_faults=self.etcd_faults,
+            hasty_producers=1,
+            transactional_producers=0,
+            has_copy=False,
+            pause_seconds=0.1,
+        )
+
+
+LEASES_END_EARLY = attrs.evolve(SOME_FAULTS, early_expiry=0.5)
+
+BUGS: dict[str, Bug] = {
+    "followers_are_not_waited_for": Bug((ELECTABLE,), CRASHES),
+    "a_fetch_comes_before_its_sync": Bug((ELECTABLE,), (*CRASHES, "slow_disk")),
+    "a_shrink_counts_when_it_is_asked_for": Bug((ELECTABLE,), CUTS),
+    "an_expansion_counts_when_it_is_known": Bug((ELECTABLE,), (*CRASHES, *CUTS)),
+    "a_replica_joins_from_anywhere": Bug((ELECTABLE,), (*CRASHES, *CUTS)),
+    "a_replica_joins_before_it_reaches_the_epoch": Bug((ELECTABLE,), (*CRASHES, *CUTS)),
+    "a_replica_that_is_fenced_joins": Bug((ACTIVE,), (*CUTS, "pause")),
+    "too_few_replicas_commit": Bug((ELECTABLE, SAME_EVERYWHERE), ("isolate", "kill", "kill_several")),
+    "a_broker_that_has_lost_records_stays_in_sync": Bug((ELECTABLE,), ("cut_power",), PAGE_CACHE),
+    "eligibility_outlasts_commits": Bug((ELECTABLE, SAME_EVERYWHERE), ("isolate", "kill", "kill_several")),
+    "anybody_is_elected": Bug((CLEAN,), (*CRASHES, "kill_several")),
+    "followers_forget_producers": Bug((ACKNOWLEDGED, CLIENTS_GO_ON), CRASHES),
+    "an_old_leader_goes_on": Bug((WHOLE_AGAIN,), CUTS),
+    "all_is_visible_after_a_start": Bug((ELECTABLE, SAME_EVERYWHERE), (*CRASHES, *CUTS)),
+    "nobody_waits_for_replicas": Bug((ACKNOWLEDGED, CLIENTS_GO_ON), (*CRASHES, *CUTS)),
+    "a_follower_is_cut_at_its_high_watermark": Bug((ELECTABLE,), (*CUTS, "elect_preferred", "reassign")),
+    "logs_are_not_compared": Bug((SAME_EVERYWHERE, WHOLE_AGAIN), CUTS),
+    "epochs_begin_unwritten": Bug((SAME_EVERYWHERE, WHOLE_AGAIN, BROKER_LIVES), (*CRASHES, *CUTS)),
+    "a_controller_goes_on_without_its_claim": Bug(
+        (IN_ITS_EPOCH,), ("cut_etcd", "isolate_with_etcd", "pause"), etcd_faults=LEASES_END_EARLY
+    ),
+}
+
+QUICK_BUGS = ("followers_are_not_waited_for", "a_fetch_comes_before_its_sync", "a_replica_that_is_fenced_joins")
+"""Each shows within some seeds."""
+
+
+def results_of(seeds: Sequence[int]) -> list[ClusterResult]:
+    results: list[ClusterResult] = []
+    simulate_all(seeds, results.append)
+    return results
+
+
+@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(MORE_SEEDS, marks=pytest.mark.soak)])
+def test_no_promise_is_broken(seeds: range):
+    results = results_of(seeds)
+    broken = [text for each in results if each.violations for text in (each.seed, *each.violations, *each.story[-30:])]
+    assert not broken, "\n".join(map(str, broken))
+    counts = sum((each.counts for each in results), Counter[str]())
+    assert counts["send ok"] > len(seeds), "somebody used the cluster"
+
+
+def test_a_simulation_goes_on_in_a_copy_of_its_process_as_in_its_own():
+    seed = SEEDS[0]
+    [copied], own = results_of([seed]), simulate_cluster(seed)
+    assert (copied.trace, copied.counts, copied.story) == (own.trace, own.counts, own.story)
+
+
+@pytest.mark.parametrize("bugs", [QUICK_BUGS, pytest.param(tuple(BUGS), marks=pytest.mark.soak)])
+def test_each_bug_breaks_a_promise(bugs: Sequence[str]):
+    by_begin = {begin: [each for each in bugs if BUGS[each].begin == begin] for begin in (FSYNC, PAGE_CACHE)}
+    found = set[str]()
+    for begin, some in by_begin.items():
+        if some:
+            search_for(begin, some, found)
+    assert found == set(bugs)
+
+
+def search_for(begin: Begin, bugs: Sequence[str], found: set[str]) -> None:
+    """Add to ``found`` those of ``bugs`` that break a promise."""
+    searched: list[str] = []
+
+    def jobs() -> Iterator[Job]:
+        for bug in bugs:
+            searched.append(bug)
+            for seed in SEEDS_OF_BUGS:
+                if bug in found:
+                    break
+                yield Job(seed, BUGS[bug].draw_plan, partial(put_in, bug))
+
+    def report(result: ClusterResult) -> None:
+        if any(each.promise in BUGS[searched[-1]].promises for each in result.violations):
+            found.add(searched[-1])
+
+    simulate_from(begin, jobs(), report)
+
+
+def put_in(bug: str) -> None:
+    """Have the brokers of this process a bug, for the rest of its life."""
+    getattr(replication_bugs, bug)(pytest.MonkeyPatch())
+
+
+def test_a_simulation_finds_nothing_where_there_is_no_bug():
+    results: list[ClusterResult] = []
+    plans = [BUGS[bug].draw_plan for bug in QUICK_BUGS]
+    simulate_from(FSYNC, [Job(seed, plan) for seed, plan in enumerate(plans)], results.append)
+    assert not [each.violations for each in results if each.violations]
+
+
+async def test_a_process_that_stands_still_does_nothing_and_goes_on_with_what_has_come(autojump_clock):
+    pauses, event, times = Pauses(), trio.Event(), list[float]()
+
+    async def process(task_status: trio.TaskStatus[trio.lowlevel.Task]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            task_status.started(trio.lowlevel.current_task())
+
+    async def wait() -> None:
+        with trio.move_on_after(2):
+            await event.wait()
+        times.append(trio.current_time())
+
+    began = trio.current_time()
+    with pauses.installed():
+        async with trio.open_nursery() as nursery:
+            root = await nursery.start(process)
+            pauses.pause(root)
+            await trio.sleep(1)
+            event.set()
+            await trio.sleep(4)
+            assert not times
+            pauses.resume(root)
+    assert times == [began + 5]
