@@ -1,8 +1,8 @@
 """Run simulations: ``python -m tests.simulation [KIND] FIRST END [PROCESSES]``.
 
 With ``--transactions`` they are of transactions alone, with ``--lost`` of such that power cuts take in page-cache mode,
-with ``--waits`` of readers that wait, with ``--metadata-store`` of several brokers' metadata in etcd, with ``--cluster``
-of short and ``--long-cluster`` of long lives of whole clusters.
+with ``--waits`` of readers that wait, with ``--metadata-store`` of several brokers' metadata in etcd, and with
+``--cluster`` of short and ``--long-cluster`` of long lives of whole clusters.
 Prints each seed that breaks a promise, with what it broke, and at the end what happened in all of them. Exits with 1 if
 there was one.
 """
@@ -75,7 +75,7 @@ def cluster_main(kind: str, first: int, end: int, processes: int = 1) -> int:
     return 1 if broken else 0
 
 
-SEEDS_AT_ONCE = 500
+SEEDS_AT_ONCE = 250
 
 
 def main(simulate: Simulate, first: int, end: int, processes: int = 1) -> int:

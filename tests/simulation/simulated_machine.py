@@ -133,8 +133,12 @@ class Machine:
         }
         return load_broker_config(None, settings, {})
 
+    def new_random(self) -> random.Random:
+        """What a part of the machine draws from."""
+        return random.Random(self.random.randrange(1 << 64))
+
     def runtime(self) -> Runtime:
-        of_broker, of_workers = (random.Random(self.random.randrange(1 << 64)) for _ in range(2))
+        of_broker, of_workers = self.new_random(), self.new_random()
         return Runtime(
             clock=self.clock,
             random=of_broker,

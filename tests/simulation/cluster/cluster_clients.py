@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import suppress
+from copy import copy
 from typing import Any
 
 import attrs
@@ -53,9 +54,6 @@ LATE = 0.02
 
 LATE_SECONDS = 2.0
 
-TRANSACTION_REQUESTS = (InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, EndTxnRequest)
-GROUP_REQUESTS = (OffsetCommitRequest, OffsetFetchRequest, TxnOffsetCommitRequest)
-
 
 @attrs.define(eq=False)
 class ClusterConnection:
@@ -68,7 +66,7 @@ class ClusterConnection:
     async def ask(self, request: Any, version: int, *, may_be_late: bool = False) -> Any:
         if isinstance(request, FetchRequest):
             return await self._fetch(request, version)
-        return await self._ask(self._target(place_of(request)), request, version, may_be_late)
+        return await self._ask(self._target(place_of(request)), request, version, may_be_late=may_be_late)
 
     async def _fetch(self, request: FetchRequest, version: int) -> Any:
         """Ask each leader for what it has."""
@@ -78,9 +76,11 @@ class ClusterConnection:
                 parts[self._target((topic.topic, each.partition))][topic.topic].append(each)
         answers = []
         for machine, topics in parts.items():
-            wanted = [FetchTopic(topic=name, partitions=partitions) for name, partitions in topics.items()]
-            answers.append(await self._ask(machine, attrs.evolve(request, topics=wanted), version, False))
-        return attrs.evolve(answers[0], responses=[topic for answer in answers for topic in answer.responses])
+            part = copy(request)
+            part.topics = [FetchTopic(topic=name, partitions=partitions) for name, partitions in topics.items()]
+            answers.append(await self._ask(machine, part, version, may_be_late=False))
+        answers[0].responses = [topic for answer in answers for topic in answer.responses]
+        return answers[0]
 
     def _target(self, place: tuple[str, int] | None) -> ClusterMachine | None:
         """The leader of a partition as far as is known, any broker where that does not matter."""
@@ -95,7 +95,7 @@ class ClusterConnection:
         partition = topic.partitions.get(place[1])
         return None if partition is None else cluster.machine(partition.leader)
 
-    async def _ask(self, machine: ClusterMachine | None, request: Any, version: int, may_be_late: bool) -> Any:
+    async def _ask(self, machine: ClusterMachine | None, request: Any, version: int, *, may_be_late: bool) -> Any:
         world, chance = self.world, self.world.random
         world.requests += 1
         await trio.sleep(chance.expovariate(1000))
@@ -152,6 +152,7 @@ def place_of(request: Any) -> tuple[str, int] | None:
         case InitProducerIdRequest(transactional_id=None):
             return None
         case InitProducerIdRequest() | AddOffsetsToTxnRequest() | EndTxnRequest():
+            assert request.transactional_id is not None
             return TRANSACTION_STATE_TOPIC, partition_for(request.transactional_id, 1)
         case AddPartitionsToTxnRequest():
             return TRANSACTION_STATE_TOPIC, partition_for(request.v3_and_below_transactional_id, 1)

@@ -110,9 +110,7 @@ class ClusterFaults:
             await self._last()
             await machine.start()
 
-    async def _end(
-        self, machine: ClusterMachine, end: Callable[[ClusterMachine], Awaitable[None]], what: str
-    ) -> None:
+    async def _end(self, machine: ClusterMachine, end: Callable[[ClusterMachine], Awaitable[None]], what: str) -> None:
         if not machine.is_wanted or (end is ClusterMachine.cut_power and not self._may_lose_power()):
             return
         self._tell(f"{machine.name} {what}")
@@ -335,7 +333,8 @@ class ClusterFaults:
         self._tell(f"the records of {TOPIC} before {offset} are deleted")
         with suppress(ConnectionLost):
             await connection.ask(
-                DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=TOPIC, partitions=[partition])], timeout_ms=1000), 2
+                DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=TOPIC, partitions=[partition])], timeout_ms=1000),
+                2,
             )
 
 

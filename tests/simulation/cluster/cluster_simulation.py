@@ -23,14 +23,15 @@ import trio
 import trio.testing
 
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
+from kafka_wire.records.batch import read_batches
 from tests.checking.commits import check_commits
 from tests.checking.history import Op, Record, Violation
 from tests.checking.transactions import FinalState, check_transactions
+from tests.compat.transaction_requests import PROTOCOLS
 from tests.fakes.modelled_etcd import SOME_FAULTS, EtcdFaults
 from tests.scheduling import deterministic_scheduling
 from tests.simulation.cluster.cluster_clients import ClusterConnection, Committer, CopyLoop
 from tests.simulation.cluster.cluster_faults import FAULTS, ClusterFaults
-from tests.simulation.cluster.direct_network import DirectNetwork
 from tests.simulation.cluster.jumping_clock import jumping_clock
 from tests.simulation.cluster.pauses import Pauses
 from tests.simulation.cluster.replication_watch import ReplicationWatch, stored_batches
@@ -44,8 +45,6 @@ from tests.simulation.simulated_machine import Life
 from tests.simulation.simulated_transactions import OUTPUT_TOPIC, CommittedReader, TransactionalProducer, committed_by
 from tests.simulation.simulated_world import World
 from tests.simulation.simulation import innermost
-from tests.compat.transaction_requests import PROTOCOLS
-from kafka_wire.records.batch import read_batches
 from trio_broker.runtime.simulated_clock import SimulatedClock
 
 PREPARED_SEED = 0
@@ -110,18 +109,18 @@ class Plan:
         faults = tuple(sorted(chance.sample(sorted(FAULTS), kinds)))
         is_transactional = chance.random() < 0.3
         return cls(
-            load_seconds=chance.uniform(1.0, 4.0),
+            load_seconds=chance.uniform(1.5, 4.5),
             faults=faults,
             fault_seconds=chance.uniform(0.3, 1.0),
             lasting_seconds=chance.choice((0.3, 1.5, 3.0)),
             etcd_faults=chance.choice((EtcdFaults(), EtcdFaults(), SOME_FAULTS)),
             producers=1,
-            hasty_producers=int(chance.random() < 0.3),
+            hasty_producers=int(chance.random() < 0.5),
             transactional_producers=int(is_transactional),
             # A copy of what is deleted before it was read would never be whole.
             has_copy=is_transactional and "delete_records" not in faults and chance.random() < 0.5,
             has_committer=chance.random() < 0.3,
-            pause_seconds=chance.choice((0.1, 0.3, 0.6)),
+            pause_seconds=chance.choice((0.1, 0.1, 0.4)),
             delay_seconds=chance.choice((0.0, 0.005, 0.1)),
             cold_reads=chance.choice((0.0, 0.1)),
             short_writes=chance.choice((0.0, 0.1)),
@@ -178,6 +177,7 @@ class ClusterSimulation:
     pauses: Pauses = attrs.field(factory=Pauses)
     cluster: SimulatedCluster = attrs.field(init=False)
     world: World = attrs.field(init=False)
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     watch: ReplicationWatch = attrs.field(init=False)
     violations: list[Violation] = attrs.field(factory=list)
     counts: Counter[str] = attrs.field(factory=Counter)
@@ -195,7 +195,7 @@ class ClusterSimulation:
             pauses=self.pauses,
         )
         await nursery.start(cluster.run)
-        self.watch = ReplicationWatch(cluster)
+        self.watch = ReplicationWatch(cluster, self.scope)
         cluster.etcd.on_change = self.watch.follow_metadata
         self.world = World(
             cluster.machines[0], chance, lambda world, name: ClusterConnection(world, name, cluster), faults=False
@@ -211,7 +211,7 @@ class ClusterSimulation:
         connection = self._connection("first")
         await connection.ask(FindCoordinatorRequest(coordinator_keys=["first"]), 4)
         committer = Committer(self.world, "first", connection)
-        while not await committer.committed():
+        while not await committer.committed():  # noqa: ASYNC110
             await trio.sleep(0.2)
         await self._until_whole()
         cluster.network.look = self.watch.look
@@ -225,7 +225,11 @@ class ClusterSimulation:
     # ---- the run
 
     async def run(self, seed: int, plan: Plan) -> None:
-        """Let happen what ``plan`` says, as ``seed`` draws it."""
+        """Let happen what ``plan`` says, as ``seed`` draws it, up to the first violation that is seen at once."""
+        with self.scope:
+            await self._run(seed, plan)
+
+    async def _run(self, seed: int, plan: Plan) -> None:
         cluster, world = self.cluster, self.world
         cluster.begin_anew(seed)
         world.faults, world.pause_seconds = True, plan.pause_seconds
@@ -253,7 +257,9 @@ class ClusterSimulation:
                 clients.start_soon(CopyLoop(world, COPY_GROUP, 1, self._connection(COPY_GROUP)).run, done)
             if plan.has_committer:
                 clients.start_soon(Committer(world, "committer", self._connection("committer")).run, until)
-            await ClusterFaults(cluster, world, plan.lasting_seconds, self.counts).run(plan.faults, plan.fault_seconds, until)
+            await ClusterFaults(cluster, world, plan.lasting_seconds, self.counts).run(
+                plan.faults, plan.fault_seconds, until
+            )
             cluster.tell("all faults end")
             world.faults = False
             reader.done.set()

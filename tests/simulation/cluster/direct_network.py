@@ -25,7 +25,7 @@ from trio_broker.network.handler_pool import Handle
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest, RequestChannel
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.runtime.network import CONNECT_SECONDS
-from trio_broker.runtime.simulated_network import Link, SimulatedNetwork
+from trio_broker.runtime.simulated_network import Link, SimulatedHost, SimulatedNetwork
 
 SIZE = struct.Struct(">i")
 
@@ -41,16 +41,16 @@ class DirectNetwork(SimulatedNetwork):
         self._direct_hosts: dict[str, DirectHost] = {}
         self._direct: list[DirectStream] = []
 
-    def host(self, name: str) -> DirectHost:  # type: ignore[override]
+    def host(self, name: str) -> DirectHost:
         """Return the host of a name, the same each time."""
-        return self._direct_hosts.setdefault(name, DirectHost(self, name))
+        return self._direct_hosts.setdefault(name, DirectHost(self, name, ""))
 
     def break_connections(self, one: str, other: str) -> None:
         """End all connections between two hosts; what is under way is lost."""
         for stream in [each for each in self._direct if each.ends == {one, other}]:
             stream.break_now()
 
-    async def connect(self, source: str, target: str, port: int) -> DirectStream:  # type: ignore[override]
+    async def connect(self, source: str, target: str, port: int) -> DirectStream:
         """See ``Network``; ``source`` is the host that connects."""
         there, back = self.links(source, target)
         with trio.move_on_after(CONNECT_SECONDS) as scope:
@@ -66,25 +66,21 @@ class DirectNetwork(SimulatedNetwork):
         server.accept(stream)
         return stream
 
+    def reset(self, name: str) -> None:
+        """End all connections of a host."""
+        for stream in [each for each in self._direct if name in each.ends]:
+            stream.break_now()
+
     def forget(self, stream: DirectStream) -> None:
         """Know a connection no longer, which has ended."""
         if stream in self._direct:
             self._direct.remove(stream)
 
 
-@attrs.define(eq=False)
-class DirectHost:
+class DirectHost(SimulatedHost):
     """The network of one host, see ``Network``. ``server`` is what listens there."""
 
-    network: DirectNetwork
-    name: str
     server: DirectServer | None = None
-
-    def max_connections(self) -> int:
-        return 1 << 20
-
-    def stream_socket(self, host: str, port: int) -> Any:
-        raise NotImplementedError("nothing here has sockets")
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
         return await self.network.connect(self.name, host, port)
@@ -92,8 +88,8 @@ class DirectHost:
     def reset(self) -> None:
         """Do what the kernel does when a process ends."""
         self.server = None
-        for stream in [each for each in self.network._direct if self.name in each.ends]:
-            stream.break_now()
+        assert isinstance(self.network, DirectNetwork), "it was made by one"
+        self.network.reset(self.name)
 
 
 @attrs.define(eq=False)

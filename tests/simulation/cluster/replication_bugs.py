@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
-from tests.simulation import metadata_store_bugs
 from trio_broker.cluster import alter_partition, cluster_control
-from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeatManager
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.partition_change_builder import PartitionChangeBuilder
 from trio_broker.partition import fetch_operation, replica_fetcher
@@ -18,15 +16,11 @@ from trio_broker.partition.fetch_answers import Truncate
 from trio_broker.partition.in_sync_replicas import PendingExpandIsr, PendingShrinkIsr
 from trio_broker.partition.leader_and_isr import LeaderAndIsr
 from trio_broker.partition.leader_appends import LeaderAppends
-from trio_broker.partition.remote_replicas import NOT_AWAITED, NOT_TO_BE_PASSED, RemoteReplicas
+from trio_broker.partition.remote_replicas import NOT_AWAITED, RemoteReplicas
 from trio_broker.partition.replica_fetcher import FollowedPartition, ReplicaFetcher
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.writer import PartitionWriter
 from trio_broker.storage.log import Log
-
-
-def a_controller_goes_on_without_its_claim(patch: pytest.MonkeyPatch) -> None:
-    metadata_store_bugs.an_append_compares_the_end_alone(patch)
 
 
 def followers_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
@@ -35,22 +29,6 @@ def followers_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 def a_shrink_counts_when_it_is_asked_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingShrinkIsr, "maximal_isr", PendingShrinkIsr.wanted_isr)
-
-
-def an_expansion_counts_when_it_is_known(patch: pytest.MonkeyPatch) -> None:
-    """Until the answer is there, one that is in sync already is not waited for."""
-
-    def replicated_offset(remote: RemoteReplicas, leader_end: int, now: float, min_isr: int) -> int:
-        if not remote.replicas:
-            return NOT_AWAITED
-        if len(remote.state.isr) < min_isr:
-            return NOT_TO_BE_PASSED
-        ends = (each.log_end_offset for each in remote.replicas.values() if each.broker_id in remote.state.isr)
-        return min(ends, default=NOT_AWAITED)
-
-    patch.setattr(PendingExpandIsr, "wanted_isr", PendingExpandIsr.maximal_isr)
-    patch.setattr(PendingExpandIsr, "maximal_isr", PendingExpandIsr.isr)
-    patch.setattr(RemoteReplicas, "replicated_offset", replicated_offset)
 
 
 def a_replica_joins_before_it_reaches_the_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -78,13 +56,6 @@ def a_replica_that_is_fenced_joins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(alter_partition, "reason_not_eligible", lambda *_: "")
 
 
-def too_few_replicas_commit(patch: pytest.MonkeyPatch) -> None:
-    replicated_offset = RemoteReplicas.replicated_offset
-    patch.setattr(
-        RemoteReplicas, "replicated_offset", lambda remote, end, now, min_isr: replicated_offset(remote, end, now, 0)
-    )
-
-
 def a_fetch_comes_before_its_sync(patch: pytest.MonkeyPatch) -> None:
     """What a follower asks for says that it has synced what it has not."""
     appended = ReplicaFetcher._appended
@@ -100,12 +71,16 @@ def a_fetch_comes_before_its_sync(patch: pytest.MonkeyPatch) -> None:
 def a_broker_that_has_lost_records_stays_in_sync(patch: pytest.MonkeyPatch) -> None:
     """It registers before its session has ended, and nobody takes it out."""
 
-    def unchanged(*_: Any, **__: Any) -> Any:
+    def nobody_leaves(*_: Any, **__: Any) -> Any:
         return ()
         yield
 
-    patch.setattr(BrokerHeartbeatManager, "has_valid_session", lambda *_: False)
-    patch.setattr(cluster_control, "without_broker", unchanged)
+    decide = cluster_control.decide_broker_registration
+    patch.setattr(
+        "trio_broker.cluster.controller.decide_broker_registration",
+        lambda *arguments, **named: decide(*arguments, **{**named, "has_session": False}),
+    )
+    patch.setattr(cluster_control, "without_broker", nobody_leaves)
 
 
 def eligibility_outlasts_commits(patch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 
 import attrs
+import trio
 
 from kafka_wire.records.batch import read_batches
 from tests.checking.history import Violation
@@ -66,6 +67,8 @@ class ReplicationWatch:
     """``look`` is called after each event; ``violations`` are what it has found."""
 
     cluster: SimulatedCluster
+    scope: trio.CancelScope
+    """Of the simulation, which ends with the first violation."""
     violations: list[Violation] = attrs.field(factory=list)
     image: MetadataImage = attrs.field(factory=MetadataImage)
     """As etcd has it."""
@@ -84,6 +87,7 @@ class ReplicationWatch:
     def violate(self, promise: str, text: str) -> None:
         self.cluster.tell(f"BROKEN: {promise}: {text}")
         self.violations.append(Violation(promise, text))
+        self.scope.cancel()
 
     # ---- what is decided
 
@@ -180,11 +184,14 @@ class ReplicationWatch:
                 self.violate(ONE_LEADER, f"{name}: {other} has led in epoch {now.leader_epoch}")
             if not is_new and before is not None and now.high_watermark < before.high_watermark:
                 self.violate(NEVER_FALLS, f"{name}: from {before} to {now}")
-            if partition.state.waits_for_disk and partition.writer.state.durable_offset < now.high_watermark:
-                self.violate(DURABLE, f"{name}: {partition.writer.state.durable_offset} of {now} are durable")
+            durable_offset = partition.writer.state.durable_offset
+            if partition.writer.state.waits_for_disk and durable_offset < now.high_watermark:
+                self.violate(DURABLE, f"{name}: {durable_offset} of {now} are durable")
         if now.high_watermark > self.visible.get(key, 0):
             # A follower's is what a leader has shown.
             self.visible[key] = now.high_watermark
+            self._check_electable(key)
+        elif is_new or before is None or now.log_end_offset < before.log_end_offset:
             self._check_electable(key)
         self._check_content(machine, partition, 0 if is_new or before is None else before.high_watermark)
 
@@ -199,7 +206,8 @@ class ReplicationWatch:
             found = None if broker is None else broker.services.replicas.find(TopicPartition(topic.name, key[1]))
             if found is None or found.topic_id != key[0] or found.failure is not None:
                 continue
-            end = found.writer.state.durable_offset if found.state.waits_for_disk else found.log_end_offset
+            replica = found.writer.state
+            end = replica.durable_offset if replica.waits_for_disk else replica.log_end_offset
             if end < visible:
                 self.violate(ELECTABLE, f"{self.names[key]}: broker {node_id} has {end} of {visible}")
 

@@ -10,7 +10,6 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 from unittest.mock import patch
 
 import attrs
@@ -26,7 +25,6 @@ from trio_broker.cluster.etcd.layout import EtcdLayout
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.shared_metadata import SharedMetadata
 from trio_broker.config.broker_config import BrokerConfig, load_broker_config
-from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_network import Link
@@ -96,7 +94,7 @@ class ClusterMachine(Machine):
     @property
     def is_controller(self) -> bool:
         """Whether it believes to be the controller."""
-        return self.broker is not None and self.broker.services.controller.writer.is_active
+        return self.serves and self._store.held_claim is not None
 
     def config(self) -> BrokerConfig:
         own = {
@@ -106,10 +104,10 @@ class ClusterMachine(Machine):
         }
         return load_broker_config(None, {**SETTINGS, **own}, {})
 
-    def runtime(self) -> Runtime:
-        runtime = super().runtime()
-        self.cluster.randoms += [runtime.random, runtime.workers._random]
-        return runtime
+    def new_random(self) -> random.Random:
+        drawn_from = super().new_random()
+        self.cluster.randoms.append(drawn_from)
+        return drawn_from
 
     def new_broker(self) -> Broker:
         clock = self.clock
@@ -201,7 +199,7 @@ class SimulatedCluster:
     pauses: Pauses = attrs.field(factory=Pauses)
     machines: list[ClusterMachine] = attrs.field(factory=list)
     story: deque[str] = attrs.field(factory=lambda: deque(maxlen=STORY_LINES))
-    randoms: list[Any] = attrs.field(factory=list)
+    randoms: list[random.Random] = attrs.field(factory=list)
     """All that is drawn from, but ``chance``."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -14,7 +14,6 @@ import attrs
 import pytest
 import trio
 
-from tests.fakes.modelled_etcd import SOME_FAULTS, EtcdFaults
 from tests.simulation.cluster import replication_bugs
 from tests.simulation.cluster.cluster_seeds import Job, simulate_all, simulate_from
 from tests.simulation.cluster.cluster_simulation import (
@@ -28,7 +27,7 @@ from tests.simulation.cluster.cluster_simulation import (
     simulate_cluster,
 )
 from tests.simulation.cluster.pauses import Pauses
-from tests.simulation.cluster.replication_watch import ACTIVE, CLEAN, ELECTABLE, IN_ITS_EPOCH, SAME_EVERYWHERE
+from tests.simulation.cluster.replication_watch import ACTIVE, CLEAN, ELECTABLE, SAME_EVERYWHERE
 
 SEEDS = range(8)
 """Four seconds, most of which prepare clusters."""
@@ -51,16 +50,17 @@ class Bug:
     promises: tuple[str, ...]
     faults: tuple[str, ...]
     begin: Begin = FSYNC
-    etcd_faults: EtcdFaults = EtcdFaults()
+    load_seconds: float = 4.0
+    delay_seconds: float = 0.0
 
     def draw_plan(self, chance: Random) -> Plan:
         return attrs.evolve(
             Plan.short(chance),
             faults=self.faults,
-            load_seconds=4.0,
+            load_seconds=self.load_seconds,
             fault_seconds=0.5,
             lasting_seconds=chance.choice((0.5, 2.0)),
-            etcd_faults=self.etcd_faults,
+            delay_seconds=self.delay_seconds,
             hasty_producers=1,
             transactional_producers=0,
             has_copy=False,
@@ -68,17 +68,15 @@ class Bug:
         )
 
 
-LEASES_END_EARLY = attrs.evolve(SOME_FAULTS, early_expiry=0.5)
-
 BUGS: dict[str, Bug] = {
     "followers_are_not_waited_for": Bug((ELECTABLE,), CRASHES),
     "a_fetch_comes_before_its_sync": Bug((ELECTABLE,), (*CRASHES, "slow_disk")),
     "a_shrink_counts_when_it_is_asked_for": Bug((ELECTABLE,), CUTS),
-    "an_expansion_counts_when_it_is_known": Bug((ELECTABLE,), (*CRASHES, *CUTS)),
     "a_replica_joins_from_anywhere": Bug((ELECTABLE,), (*CRASHES, *CUTS)),
-    "a_replica_joins_before_it_reaches_the_epoch": Bug((ELECTABLE,), (*CRASHES, *CUTS)),
+    "a_replica_joins_before_it_reaches_the_epoch": Bug(
+        (ELECTABLE,), ("cut_two", "elect_preferred", "isolate", "kill"), load_seconds=6.0, delay_seconds=0.1
+    ),
     "a_replica_that_is_fenced_joins": Bug((ACTIVE,), (*CUTS, "pause")),
-    "too_few_replicas_commit": Bug((ELECTABLE, SAME_EVERYWHERE), ("isolate", "kill", "kill_several")),
     "a_broker_that_has_lost_records_stays_in_sync": Bug((ELECTABLE,), ("cut_power",), PAGE_CACHE),
     "eligibility_outlasts_commits": Bug((ELECTABLE, SAME_EVERYWHERE), ("isolate", "kill", "kill_several")),
     "anybody_is_elected": Bug((CLEAN,), (*CRASHES, "kill_several")),
@@ -86,12 +84,11 @@ BUGS: dict[str, Bug] = {
     "an_old_leader_goes_on": Bug((WHOLE_AGAIN,), CUTS),
     "all_is_visible_after_a_start": Bug((ELECTABLE, SAME_EVERYWHERE), (*CRASHES, *CUTS)),
     "nobody_waits_for_replicas": Bug((ACKNOWLEDGED, CLIENTS_GO_ON), (*CRASHES, *CUTS)),
-    "a_follower_is_cut_at_its_high_watermark": Bug((ELECTABLE,), (*CUTS, "elect_preferred", "reassign")),
+    "a_follower_is_cut_at_its_high_watermark": Bug(
+        (ELECTABLE,), ("elect_preferred", "kill", "stop_cleanly"), delay_seconds=0.1
+    ),
     "logs_are_not_compared": Bug((SAME_EVERYWHERE, WHOLE_AGAIN), CUTS),
     "epochs_begin_unwritten": Bug((SAME_EVERYWHERE, WHOLE_AGAIN, BROKER_LIVES), (*CRASHES, *CUTS)),
-    "a_controller_goes_on_without_its_claim": Bug(
-        (IN_ITS_EPOCH,), ("cut_etcd", "isolate_with_etcd", "pause"), etcd_faults=LEASES_END_EARLY
-    ),
 }
 
 QUICK_BUGS = ("followers_are_not_waited_for", "a_fetch_comes_before_its_sync", "a_replica_that_is_fenced_joins")
