@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable
 from pathlib import PurePath
+from random import Random
 from typing import Any, TypeVar
 
 import attrs
@@ -50,7 +50,7 @@ class Machine:
     """``run`` owns the processes; the other methods are called while it runs."""
 
     host: SimulatedHost
-    random: random.Random
+    random: Random
     port: int
     durability: str
     clock: SimulatedClock
@@ -133,9 +133,9 @@ class Machine:
         }
         return load_broker_config(None, settings, {})
 
-    def new_random(self) -> random.Random:
+    def new_random(self) -> Random:
         """What a part of the machine draws from."""
-        return random.Random(self.random.randrange(1 << 64))
+        return Random(self.random.randrange(1 << 64))
 
     def runtime(self) -> Runtime:
         of_broker, of_workers = self.new_random(), self.new_random()

@@ -6,10 +6,10 @@ simulation begins, always in the same way, so that many simulations can go on fr
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from random import Random
 from unittest.mock import patch
 
 import attrs
@@ -104,7 +104,7 @@ class ClusterMachine(Machine):
         }
         return load_broker_config(None, {**SETTINGS, **own}, {})
 
-    def new_random(self) -> random.Random:
+    def new_random(self) -> Random:
         drawn_from = super().new_random()
         self.cluster.randoms.append(drawn_from)
         return drawn_from
@@ -189,17 +189,17 @@ class ClusterMachine(Machine):
 class SimulatedCluster:
     """``run`` owns all of it; the other methods are called while it runs."""
 
-    chance: random.Random
+    chance: Random
     clock: SimulatedClock
     durability: str
     brokers: int
     ended_by_itself: Callable[[ClusterMachine, Life, object], None] = lambda *_: None
     network: DirectNetwork = attrs.field(factory=DirectNetwork)
-    etcd: ModelledEtcd = attrs.field(factory=lambda: ModelledEtcd(random.Random(0)))
+    etcd: ModelledEtcd = attrs.field(factory=lambda: ModelledEtcd(Random(0)))
     pauses: Pauses = attrs.field(factory=Pauses)
     machines: list[ClusterMachine] = attrs.field(factory=list)
     story: deque[str] = attrs.field(factory=lambda: deque(maxlen=STORY_LINES))
-    randoms: list[random.Random] = attrs.field(factory=list)
+    randoms: list[Random] = attrs.field(factory=list)
     """All that is drawn from, but ``chance``."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
