@@ -240,8 +240,12 @@ class CopyLoop:
                 if not self.reader.positions:
                     await self._rewind()
                 records = await self.reader.poll(max_wait_ms=500)
-            except (ConnectionLost, Fenced):
+            except ConnectionLost:
                 await trio.sleep(RETRY_SECONDS)
+                continue
+            except Fenced:
+                # Its transaction has timed out.
+                self.producer.producer = None
                 continue
             if records and not await self._copy(records):
                 self.reader.positions = {}
