@@ -36,7 +36,7 @@ BUGS: dict[str, tuple[str, tuple[Fault, ...]]] = {
 }
 """The promise that each bug breaks, and the faults that show it."""
 
-CHOSEN_POWER_CUTS = (2159, 3026, 3105)
+CHOSEN_POWER_CUTS = (233, 257)
 """Seeds that showed, when this was written, the bug that takes hundreds to find. If they do no more, others do."""
 
 SEEDS = range(300)
