@@ -24,8 +24,8 @@ from trio_broker.network.errors import CloseConnection
 from trio_broker.network.handler_pool import Handle
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest, RequestChannel
 from trio_broker.network.request_memory_pool import RequestMemoryPool
-from trio_broker.runtime.network import CONNECT_SECONDS
 from trio_broker.runtime.simulated_network import Link, SimulatedHost, SimulatedNetwork
+from trio_broker.runtime.timeouts import CONNECT_SECONDS
 
 SIZE = struct.Struct(">i")
 

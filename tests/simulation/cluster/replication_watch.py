@@ -146,7 +146,7 @@ class ReplicationWatch:
         if after.leader != before.leader and after.leader_epoch == before.leader_epoch:
             self.violate(ONE_LEADER, f"{name}: {before} to {after}")
         joining = set(after.isr).difference(before.isr, before.eligible_leader_replicas, before.last_known_elr)
-        if not all(self.image.is_active(each) for each in joining):
+        if not all(each in self.image.active_brokers for each in joining):
             self.violate(ACTIVE, f"{name}: {before} to {after}")
         candidates = {*before.isr, *before.eligible_leader_replicas, *before.last_known_elr}
         if after.leader not in (NO_LEADER, *candidates):
