@@ -27,6 +27,8 @@ from trio_broker.testing.process import BrokerProcess
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "commands.md", DOCS / "transactions.md")
+OF_SEVERAL = DOCS / "cluster.md"
+"""Has what needs several brokers; other tests run it."""
 SECONDS = 60
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -139,4 +141,6 @@ def test_the_pages_show_every_command() -> None:
     assert {"produce greetings", "consume greetings"} <= shown
     lists = re.findall(r"^trio-broker (\w+) +([a-z].+)$", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE)
     assert len(lists) == 5
-    assert {f"{group} {name}" for group, names in lists for name in names.split(" | ")} - shown == {"configs describe"}
+    named = {f"{group} {name}" for group, names in lists for name in names.split(" | ")}
+    of_several = {each for each in named if f"trio-broker {each}" in OF_SEVERAL.read_text(encoding="utf-8")}
+    assert named - shown - of_several == {"configs describe"}

@@ -90,7 +90,7 @@ class ClusterConnection:
         image = cluster.image()
         topic = None if image is None else image.topics.get(place[0])
         if topic is None:
-            # An internal topic is made by whoever is asked.
+            # An internal topic is made by the broker that is asked.
             return cluster.chance.choice(cluster.serving) if cluster.serving else None
         partition = topic.partitions.get(place[1])
         return None if partition is None else cluster.machine(partition.leader)

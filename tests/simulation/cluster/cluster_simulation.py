@@ -430,7 +430,7 @@ class ClusterSimulation:
                     yield Violation(SAME_LOGS, f"{key} on {machine.name}: {different[:4]}")
 
     def trace(self) -> int:
-        """A checksum over all that clients were told, and all that disks did."""
+        """A checksum over all answers that clients got, and all that disks did."""
         trace = self.world.trace
         for machine in self.cluster.machines:
             trace = zlib.crc32(machine.disk.trace.digest().encode(), trace)
