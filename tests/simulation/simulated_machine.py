@@ -104,9 +104,12 @@ class Machine:
             await nursery.start(life.broker.run)
             async with trio.open_nursery() as life.nursery:
                 life.serves.set()
-                await life.broker.stopped.wait()
-                life.nursery.cancel_scope.cancel()
-                life.nursery = None
+                try:
+                    await life.broker.stopped.wait()
+                    life.nursery.cancel_scope.cancel()
+                finally:
+                    # Nothing can be started in it any more.
+                    life.nursery = None
 
     async def _live(self, life: Life) -> None:
         try:

@@ -16,7 +16,8 @@ import random
 import traceback
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 import attrs
 import trio
@@ -233,6 +234,33 @@ class ClusterSimulation:
             await self._run(seed, plan)
 
     async def _run(self, seed: int, plan: Plan) -> None:
+        self._begin_load(seed, plan)
+        cluster, world = self.cluster, self.world
+        until, done = trio.current_time() + plan.load_seconds, trio.Event()
+        reader = CommittedReader(world, "committed reader", 1)
+        async with trio.open_nursery() as clients:
+            self._start_clients(clients, plan, reader, until, done)
+            faults = ClusterFaults(cluster, world, plan.lasting_seconds, self.counts)
+            await faults.run(plan.faults, plan.fault_seconds, until)
+            cluster.tell("all faults end")
+            world.faults = False
+            reader.done.set()
+            cluster.heal()
+            is_whole = await self._in_time(WHOLE_AGAIN, self._state, partial(self._become_whole, plan))
+            done.set()
+
+            def left() -> str:
+                return ", ".join(sorted(task.name for task in clients.child_tasks))
+
+            has_ended = is_whole and await self._in_time(
+                CLIENTS_GO_ON, left, partial(self._until, lambda: not clients.child_tasks)
+            )
+            clients.cancel_scope.cancel()
+        if has_ended and await self._in_time(WHOLE_AGAIN, self._state, partial(self._read_output, plan, reader)):
+            self.watch.look()
+            self.watch.check_all()
+
+    def _begin_load(self, seed: int, plan: Plan) -> None:
         cluster, world = self.cluster, self.world
         cluster.begin_anew(seed)
         world.faults, world.pause_seconds = True, plan.pause_seconds
@@ -240,64 +268,48 @@ class ClusterSimulation:
         for machine in cluster.machines:
             machine.disk.faults.cold_reads = plan.cold_reads
             machine.disk.faults.short_writes = plan.short_writes
-        if plan.delay_seconds:
-            for link in (link for machine in cluster.machines for link in cluster.links_of(machine)):
+            for link in cluster.links_of(machine):
                 link.delay_seconds = plan.delay_seconds
-        until = trio.current_time() + plan.load_seconds
-        done = trio.Event()
-        producers = list(self._producers(plan, until))
-        reader = CommittedReader(world, "committed reader", 1)
-        async with trio.open_nursery() as clients:
-            for producer in producers:
-                clients.start_soon(producer.run, name=producer.name)
-            for index in range(plan.transactional_producers):
-                name = f"transactional-{index}"
-                protocol = cluster.chance.choice(PROTOCOLS)
-                clients.start_soon(TransactionalProducer(world, name, name, protocol, 1).run, until)
-            if plan.transactional_producers:
-                clients.start_soon(reader.run)
-            if plan.has_copy:
-                clients.start_soon(CopyLoop(world, COPY_GROUP, 1, self._connection(COPY_GROUP)).run, done)
-            if plan.has_committer:
-                clients.start_soon(Committer(world, "committer", self._connection("committer")).run, until)
-            await ClusterFaults(cluster, world, plan.lasting_seconds, self.counts).run(
-                plan.faults, plan.fault_seconds, until
-            )
-            cluster.tell("all faults end")
-            world.faults = False
-            reader.done.set()
-            cluster.heal()
-            with trio.move_on_after(SETTLE_SECONDS) as scope:
-                await self._start_all()
-                await self._until_whole()
-                if plan.has_copy:
-                    await self._until_copied()
-                done.set()
-            if scope.cancelled_caught:
-                self.violations.append(Violation(WHOLE_AGAIN, self._state()))
-                clients.cancel_scope.cancel()
-                return
-            with trio.move_on_after(SETTLE_SECONDS) as scope:
-                await self._until(lambda: len(clients.child_tasks) == 0)
-            if scope.cancelled_caught:
-                left = sorted(task.name for task in clients.child_tasks)
-                self.violations.append(Violation(CLIENTS_GO_ON, f"{left} have not ended"))
-                clients.cancel_scope.cancel()
-                return
+
+    def _start_clients(
+        self, nursery: trio.Nursery, plan: Plan, reader: CommittedReader, until: float, done: trio.Event
+    ) -> None:
+        world = self.world
+        for producer in self._producers(plan, until):
+            nursery.start_soon(producer.run, name=producer.name)
+        for index in range(plan.transactional_producers):
+            name, protocol = f"transactional-{index}", self.cluster.chance.choice(PROTOCOLS)
+            nursery.start_soon(TransactionalProducer(world, name, name, protocol, 1).run, until, name=name)
         if plan.transactional_producers:
-            with trio.move_on_after(SETTLE_SECONDS) as scope:
-                output = await reader.read_to_the_end()
-                committed = {COPY_GROUP: await committed_by(world, COPY_GROUP)} if plan.has_copy else {}
-                self.final = FinalState(output, {0: self.records(TOPIC)}, committed)
-            if scope.cancelled_caught:
-                self.violations.append(Violation(WHOLE_AGAIN, f"transactions hold readers back; {self._state()}"))
-                return
-        with trio.move_on_after(SETTLE_SECONDS) as scope:
-            await self._until_whole()
-        if scope.cancelled_caught:
-            self.violations.append(Violation(WHOLE_AGAIN, self._state()))
-        self.watch.look()
-        self.watch.check_all()
+            nursery.start_soon(reader.run, name=reader.name)
+        if plan.has_copy:
+            copy = CopyLoop(world, COPY_GROUP, 1, self._connection(COPY_GROUP))
+            nursery.start_soon(copy.run, done, name=COPY_GROUP)
+        if plan.has_committer:
+            committer = Committer(world, "committer", self._connection("committer"))
+            nursery.start_soon(committer.run, until, name="committer")
+
+    async def _in_time(self, promise: str, state: Callable[[], str], work: Callable[[], Awaitable[None]]) -> bool:
+        """Do ``work``; return whether it has ended in time, and note how things stand if not."""
+        with trio.move_on_after(SETTLE_SECONDS):
+            await work()
+            return True
+        self.violations.append(Violation(promise, state()))
+        return False
+
+    async def _become_whole(self, plan: Plan) -> None:
+        for machine in self.cluster.machines:
+            await machine.start_if_down()
+        await self._until_whole()
+        if plan.has_copy:
+            await self._until_copied()
+
+    async def _read_output(self, plan: Plan, reader: CommittedReader) -> None:
+        if plan.transactional_producers:
+            output = await reader.read_to_the_end()
+            committed = {COPY_GROUP: await committed_by(self.world, COPY_GROUP)} if plan.has_copy else {}
+            self.final = FinalState(output, {0: self.records(TOPIC)}, committed)
+        await self._until_whole()
 
     def _connection(self, name: str) -> ClusterConnection:
         return ClusterConnection(self.world, name, self.cluster)
@@ -310,10 +322,6 @@ class ClusterSimulation:
 
     def _lost_sequence(self, text: str) -> None:
         self.violations.append(Violation(CLIENTS_GO_ON, text))
-
-    async def _start_all(self) -> None:
-        for machine in self.cluster.machines:
-            await machine.start_if_down()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():  # noqa: ASYNC110
