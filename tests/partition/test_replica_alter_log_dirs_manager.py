@@ -18,7 +18,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.fakes.inline_workers import InlineWorkers
 from tests.leader_append import append_to_leader
-from tests.partition.real_logs import add_topic, batch, delete_topics, followed, make_replicas, sync
+from tests.partition.real_logs import add_topic, batch, delete_topics, followed, led, make_replicas, sync
 from tests.partition.replicating_brokers import epochs_of
 from tests.storage.log_content import found_values
 from trio_broker.common.topic_partition import TopicPartition
@@ -147,6 +147,17 @@ async def test_a_replica_moves_with_all_that_it_knows_while_it_is_written_to(wor
     await world.alter(ONE)
     await world.until_moved()
     assert (world.place, len(world.numbers())) == (ONE, world.written - 3)
+
+
+async def test_a_replica_that_moves_before_the_first_record_of_its_leader_epoch_takes_that_afterwards(
+    world, autojump_clock
+):
+    await world.append(1)
+    await world.partition.writer.make_leader(led(1), 0.0)
+    await world.alter(OTHER)
+    await world.until_moved()
+    await world.append(1)
+    assert (world.place, epochs_of(world.partition)) == (OTHER, [(0, 0), (1, 1)])
 
 
 async def test_reads_under_way_go_on_in_the_new_place(world, autojump_clock):

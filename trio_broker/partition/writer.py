@@ -323,6 +323,9 @@ class PartitionWriter(LogCommands):
         self.log, self.log_directory = log, log.directory.parent
         adopt(log)
         before.release()
+        if self.state.is_leader:
+            # Opening a log forgets an epoch that has no record yet.
+            log.begin_epoch(self.state.leader_epoch)
         self.needs_epoch_entry = self.state.is_leader and log.needs_epoch_entry(self.state.leader_epoch)
         self._flush_offset, self._unsynced_since_ms = log.recovery_point, None
         self._active_base_offset = log.active_segment.base_offset
