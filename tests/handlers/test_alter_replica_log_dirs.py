@@ -61,9 +61,10 @@ async def test_a_replica_that_is_in_its_directory_is_answered_without_an_error(w
 
 
 async def test_a_move_is_answered_when_it_has_begun_and_shown_until_it_ends(wire):
-    homes = [home(wire, index) for index in range(2)]
+    homes, delayed = [home(wire, index) for index in range(2)], wire.delayed
     response = await wire.ask(moving((homes[1], "orders", 0), (homes[0], "orders", 1)), 2)
     assert codes(response) == dict.fromkeys([("orders", 0), ("orders", 1)], ErrorCode.NONE)
+    assert wire.delayed == delayed + 1, "a move that is cancelled would hold the slot until it has ended"
     described = await wire.ask(DescribeLogDirsRequest(topics=None), 5)
     shown = {
         (each.log_dir, partition.partition_index): partition.is_future_key

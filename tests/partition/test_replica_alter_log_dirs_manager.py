@@ -196,6 +196,22 @@ async def test_a_move_to_where_it_is_cancels_the_one_under_way(world, autojump_c
     assert (world.replicas.alter_log_dirs.moves, world.names("-future"), world.place) == ({}, [], ONE)
 
 
+async def test_a_move_that_has_not_begun_is_cancelled_without_waiting_for_the_one_before_it(world, autojump_clock):
+    world.replicas.config.set_dynamic(ConfigScope.BROKER, {"replica.alter.log.dirs.io.max.bytes.per.second": "1"})
+    await add_topic(world.replicas, "later")
+    later = TopicPartition("later", 0)
+    place = world.replicas.topic("later").partition(0).log.directory.parent
+    manager, log_manager = world.replicas.alter_log_dirs, world.replicas.log_manager
+    await world.append(20)
+    await world.alter(OTHER)
+    [other] = {ONE, OTHER} - {place}
+    await manager.alter(later, log_manager.directory(other))
+    await trio.sleep(5)
+    with trio.fail_after(1):
+        await manager.alter(later, log_manager.directory(place))
+    assert list(manager.moves) == [ORDERS]
+
+
 async def test_a_deleted_topic_ends_the_move_of_its_replica(world, autojump_clock):
     world.replicas.config.set_dynamic(ConfigScope.BROKER, {"replica.alter.log.dirs.io.max.bytes.per.second": "1"})
     await world.append(20)

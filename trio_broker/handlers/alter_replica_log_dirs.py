@@ -69,6 +69,8 @@ async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: C
     asked: dict[str, dict[int, str]] = {}
     async for path, named in InTurns(asked_topics(request)):
         asked.setdefault(named.name, {}).update(dict.fromkeys(named.partitions, path))
+    # A move that is cancelled has to end first.
+    context.release_for_disk()
     for topic, paths in asked.items():
         partitions = []
         for index, path in paths.items():

@@ -106,6 +106,7 @@ class ReplicaAlterLogDirsManager:
         self._maintenance = log_maintenance
         self._rate = ByteRate(runtime.clock, config)
         self.moves: dict[TopicPartition, Move] = {}
+        self._under_way: Move | None = None
         self._changed = trio.Event()
         # Called with each partition that is in another directory now.
         self.on_moved: Callable[[TopicPartition], object] = lambda topic_partition: None
@@ -144,8 +145,14 @@ class ReplicaAlterLogDirsManager:
 
     async def _cancel(self, move: Move) -> None:
         move.is_cancelled = True
-        self._changed.set()
-        await move.ended.wait()
+        if move is self._under_way:
+            self._changed.set()
+            await move.ended.wait()
+        else:
+            # Those before it may take hours.
+            del self.moves[move.future.topic_partition]
+            await self._remove(move)
+            move.ended.set()
 
     # ---- the task -------------------------------------------------------------------------------------------------
 
@@ -169,7 +176,7 @@ class ReplicaAlterLogDirsManager:
 
     async def _carry_out(self, move: Move) -> bool:
         """Do it, or give it up; return False where it has to wait for room."""
-        topic_partition = move.future.topic_partition
+        topic_partition, self._under_way = move.future.topic_partition, move
         try:
             await self._move(move)
         except StorageFailed as error:
@@ -183,6 +190,8 @@ class ReplicaAlterLogDirsManager:
                 return False
             log.warning("%s is not moved: %s", topic_partition, error)
             await self._remove(move)
+        finally:
+            self._under_way = None
         self.moves.pop(topic_partition, None)
         move.ended.set()
         return True
