@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import attrs
 import pytest
 import trio
@@ -273,6 +275,17 @@ async def test_the_controller_fences_balances_and_grows_by_the_clock(brokers, co
         await trio.sleep(300)
         assert summary(controller.image)[0] == 1
         nursery.cancel_scope.cancel()
+
+
+async def test_what_a_controller_was_about_to_do_by_itself_is_left_to_its_successor(controller, caplog, autojump_clock):
+    async with trio.open_nursery() as nursery:
+        async with controller.operations.lock:
+            nursery.start_soon(controller.periodic_tasks.run)
+            await trio.sleep(6)
+            controller.writer.deactivate()
+        await trio.sleep(6)
+        nursery.cancel_scope.cancel()
+    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
 async def test_a_heartbeat_that_waits_for_its_turn_counts_from_when_it_came(brokers, controller, clock):

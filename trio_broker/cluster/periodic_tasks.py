@@ -7,7 +7,10 @@ Source: Kafka's PeriodicTaskControlManager, and the tasks that its control manag
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import attrs
@@ -15,6 +18,7 @@ import trio
 
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeatManager
 from trio_broker.cluster.broker_liveness import decide_fencing
+from trio_broker.cluster.controller_channel import NotController
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.decommission import decide_decommissions
 from trio_broker.cluster.internal_topics import decide_internal_growth
@@ -52,52 +56,64 @@ class PeriodicTasks:
         """Do all of it, until cancelled."""
         settings = self.config.node
         tasks = (
-            ScheduledTask("sessions of brokers", self._session_check_ms, self.fence_stale_brokers),
+            ScheduledTask(
+                "sessions of brokers", self._session_check_ms, partial(self._as_controller, self.fence_stale_brokers)
+            ),
             ScheduledTask(
                 "balance of leaders",
                 lambda: settings.leader_imbalance_check_interval_seconds * 1000,
-                self.balance_leaders,
+                partial(self._as_controller, self.balance_leaders),
             ),
-            ScheduledTask("replicas of internal topics", lambda: GROWTH_CHECK_MS, self.grow_internal_topics),
-            ScheduledTask("decommissions", lambda: DECOMMISSION_CHECK_MS, self.advance_decommissions),
+            ScheduledTask(
+                "replicas of internal topics",
+                lambda: GROWTH_CHECK_MS,
+                partial(self._as_controller, self.grow_internal_topics),
+            ),
+            ScheduledTask(
+                "decommissions",
+                lambda: DECOMMISSION_CHECK_MS,
+                partial(self._as_controller, self.advance_decommissions),
+            ),
             ScheduledTask("snapshots of the metadata", lambda: SNAPSHOT_CHECK_MS, self.snapshots.take_if_due),
         )
         async with trio.open_nursery() as nursery:
             for task in tasks:
                 start_scheduled(nursery, task)
 
+    async def _as_controller(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do ``work`` while this broker is the controller; what is left of it is its successor's."""
+        if self.operations.is_active:
+            with contextlib.suppress(NotController):
+                await work()
+
     def _session_check_ms(self) -> int:
         return max(self.config.node.broker_session_timeout_ms // SESSION_CHECKS, 1)
 
     async def balance_leaders(self) -> None:
         """Give preferred replicas their leadership back, some at a time."""
-        while self.operations.is_active and await self.operations.decide(
+        while await self.operations.decide(
             lambda: decide_leader_balance(self.operations.image, self.operations.settings), follows=False
         ):
             pass
 
     async def grow_internal_topics(self) -> None:
         """Give the broker's own topics the replicas that there are brokers for."""
-        if self.operations.is_active:
-            await self.operations.decide(
-                lambda: decide_internal_growth(self.operations.image, self.operations.settings), follows=False
-            )
+        await self.operations.decide(
+            lambda: decide_internal_growth(self.operations.image, self.operations.settings), follows=False
+        )
 
     async def advance_decommissions(self) -> None:
         """Move the next replicas away from brokers that are leaving, and unregister those that have left."""
-        if self.operations.is_active:
-            left = await self.operations.decide(
-                lambda: decide_decommissions(self.operations.image, self.operations.settings), follows=False
-            )
-            for broker_id in left:
-                log.info("broker %d has left the cluster", broker_id)
+        left = await self.operations.decide(
+            lambda: decide_decommissions(self.operations.image, self.operations.settings), follows=False
+        )
+        for broker_id in left:
+            log.info("broker %d has left the cluster", broker_id)
 
     async def fence_stale_brokers(self) -> None:
         """Fence the brokers whose sessions have ended, one after the other."""
-        is_more = self.operations.is_active
-        while is_more:
-            fenced = await self.operations.decide(self._fence_stalest, written=self._fenced, follows=False)
-            is_more = fenced is not None
+        while await self.operations.decide(self._fence_stalest, written=self._fenced, follows=False) is not None:
+            pass
 
     def _fence_stalest(self) -> Steps[ControllerResult[int | None]]:
         image = self.operations.image
