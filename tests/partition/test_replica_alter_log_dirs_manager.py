@@ -196,7 +196,9 @@ async def test_a_move_to_where_it_is_cancels_the_one_under_way(world, autojump_c
     assert (world.replicas.alter_log_dirs.moves, world.names("-future"), world.place) == ({}, [], ONE)
 
 
-async def test_a_move_that_has_not_begun_is_cancelled_without_waiting_for_the_one_before_it(world, autojump_clock):
+async def test_a_move_that_has_not_begun_gives_way_at_once_to_a_cancel_and_to_one_of_a_later_partition(
+    world, autojump_clock
+):
     world.replicas.config.set_dynamic(ConfigScope.BROKER, {"replica.alter.log.dirs.io.max.bytes.per.second": "1"})
     await add_topic(world.replicas, "later")
     later = TopicPartition("later", 0)
@@ -210,6 +212,12 @@ async def test_a_move_that_has_not_begun_is_cancelled_without_waiting_for_the_on
     with trio.fail_after(1):
         await manager.alter(later, log_manager.directory(place))
     assert list(manager.moves) == [ORDERS]
+    await manager.alter(later, log_manager.directory(other))
+    await delete_topics(world.replicas, "later")
+    log_manager.prefer(later, log_manager.directory(place))
+    [created] = await add_topic(world.replicas, "later")
+    await manager.alter(later, log_manager.directory(other))
+    assert manager.moves[later].partition is created
 
 
 async def test_a_deleted_topic_ends_the_move_of_its_replica(world, autojump_clock):

@@ -127,7 +127,10 @@ class ReplicaAlterLogDirsManager:
         if directory.failure is not None:
             raise KafkaError(f"{directory.path} is offline", code=ErrorCode.KAFKA_STORAGE_ERROR)
         present = self.moves.get(topic_partition)
-        if present is not None and present.future.directory != directory.path:
+        # One of a partition that was deleted waits for its turn to end.
+        if present is not None and (
+            present.future.directory != directory.path or present.partition.failure is not None
+        ):
             await self._cancel(present)
         partition = self._find(topic_partition)
         if partition is None:
