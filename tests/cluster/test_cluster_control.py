@@ -126,6 +126,20 @@ async def test_a_node_that_was_not_stopped_cleanly_may_have_lost_what_it_had(clu
     assert summary(fresh, 2) == (-1, (), ())
 
 
+@pytest.mark.parametrize("assigned", [UNASSIGNED_DIRECTORY, FIRST], ids=["unassigned", "assigned"])
+async def test_a_node_that_comes_without_its_log_is_not_the_last_known_leader(cluster, config, joining, assigned):
+    """Elected, it would have the others cut their logs to nothing: the partition waits for an unclean election."""
+    stopped = after(cluster, await decide(cluster, config, joining))
+    ((name, topic),) = stopped.topics.items()
+    replica = attrs.evolve(partition_of(stopped, 2), directories=(assigned,))
+    stopped = attrs.evolve(stopped, topics={name: attrs.evolve(topic, partitions={2: replica})})
+    came_back = attrs.evolve(joining, incarnation_id=bytes(16), previous_broker_epoch=-1)
+    for log_dirs, last_known in (([FIRST], (1,)), ([SECOND], ())):
+        image = after(stopped, await decide(stopped, config, attrs.evolve(came_back, log_dirs=log_dirs)))
+        assert summary(image, 2) == (-1, (), ())
+        assert partition_of(image, 2).last_known_elr == last_known
+
+
 async def test_the_first_node_of_a_cluster_finalises_features_and_defaults(config, joining):
     image = after(MetadataImage(), await decide(MetadataImage(), config, joining, broker_epoch=0))
     assert image.features == {name: levels.high for name, levels in SUPPORTED_WITH_REPLICAS.items()}

@@ -147,19 +147,29 @@ def unfencing(image: MetadataImage, config: BrokerConfig, broker: BrokerImage) -
 
 
 def without_broker(
-    image: MetadataImage, config: BrokerConfig, broker_id: int, *, is_lost: bool = False
+    image: MetadataImage,
+    config: BrokerConfig,
+    broker_id: int,
+    *,
+    is_lost: bool = False,
+    is_emptied: Callable[[PartitionImage], bool] | None = None,
 ) -> Steps[list[PartitionChangeRecord]]:
     """Return the changes of all partitions that take a broker out of the ISR and of their leaders.
 
-    One that ``is_lost`` is not eligible to lead any more either.
+    One that ``is_lost`` is not eligible to lead any more either, and it is not the last known leader of the partitions
+    that it ``is_emptied`` of, none if that is not given.
     """
 
     def concerns(partition: PartitionImage) -> bool:
-        return broker_id in partition.isr or (is_lost and broker_id in partition.eligible_leader_replicas)
+        lost = (*partition.eligible_leader_replicas, *partition.last_known_elr) if is_lost else ()
+        return broker_id in partition.isr or broker_id in lost
 
     def targets(partition: PartitionImage) -> dict[str, Any]:
-        lost = (broker_id,) if is_lost else ()
-        return {"isr": without(partition.isr, (broker_id,)), "unclean_shutdown_replicas": lost}
+        return {
+            "isr": without(partition.isr, (broker_id,)),
+            "unclean_shutdown_replicas": (broker_id,) if is_lost else (),
+            "emptied_replicas": (broker_id,) if is_emptied is not None and is_emptied(partition) else (),
+        }
 
     def may_lead(other: int, directory: bytes) -> bool:
         return other != broker_id and image.can_lead(other, directory)

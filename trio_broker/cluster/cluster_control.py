@@ -16,6 +16,7 @@ Source: Kafka's ClusterControlManager.registerBroker.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -34,7 +35,14 @@ from kafka_wire.stored.metadata import (
 from trio_broker.cluster.broker_liveness import without_broker
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.features import FeatureLevels, decide_features, reason_against_features
-from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, BrokerImage, MetadataImage, PartitionImage
+from trio_broker.cluster.metadata_image import (
+    CLUSTER_DEFAULT,
+    MIGRATING_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    BrokerImage,
+    MetadataImage,
+    PartitionImage,
+)
 from trio_broker.cluster.partition_change_builder import Assignment, new_leader_epoch
 from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, ClusterChanges
 from trio_broker.concurrency.steps import Steps
@@ -105,7 +113,9 @@ def decide_broker_registration(
         record = _registration(node, existing.broker_epoch, fenced=existing.fenced)
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         return ControllerResult(existing.broker_epoch, (record,))
-    changes = yield from without_broker(image, config, node.node_id, is_lost=not is_clean)
+    changes = yield from without_broker(
+        image, config, node.node_id, is_lost=not is_clean, is_emptied=partial(_lacks_log, existing, node)
+    )
     highest_levels = [
         {name: levels.high for name, levels in node.features.items()},
         *(
@@ -122,6 +132,18 @@ def decide_broker_registration(
 def _was_stopped_cleanly(existing: BrokerImage | None, node: NodeRegistration) -> bool:
     """Whether the node stopped in its last life with everything on its disks (KIP-966)."""
     return existing is not None and existing.broker_epoch == node.previous_broker_epoch
+
+
+def _lacks_log(existing: BrokerImage | None, node: NodeRegistration, partition: PartitionImage) -> bool:
+    """Whether the node comes without the data directory in which its replica of a partition was.
+
+    Where no directory is assigned the replica was in one of those that the node had, of which one that is unregistered
+    has none.
+    """
+    directory = partition.directory_of(node.node_id)
+    if directory not in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+        return directory not in node.log_dirs
+    return existing is None or (bool(existing.log_dirs) and not set(existing.log_dirs).intersection(node.log_dirs))
 
 
 def _require_place(image: MetadataImage, node: NodeRegistration) -> None:

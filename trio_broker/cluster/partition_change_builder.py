@@ -98,7 +98,8 @@ class PartitionChangeBuilder:
     """One change of the partition ``index`` of a topic. Targets that are not given are what the partition has.
 
     With ``begins_leader_epoch`` a new leader epoch begins even under the same leader. ``unclean_shutdown_replicas``
-    have ended without a clean stop, so they may lack records that they had.
+    have ended without a clean stop, so they may lack records that they had. ``emptied_replicas`` come back without
+    their log, so they have none of them.
     """
 
     partition: PartitionImage
@@ -110,6 +111,7 @@ class PartitionChangeBuilder:
     election: Election = Election.ONLINE
     begins_leader_epoch: bool = False
     unclean_shutdown_replicas: tuple[int, ...] = ()
+    emptied_replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = attrs.field()
     assignment: Assignment = attrs.field()
     leader_recovery_state: int = attrs.field()
@@ -188,13 +190,18 @@ class PartitionChangeBuilder:
         return next((each for each in order if each in replicas and self._can_lead(each)), NO_LEADER)
 
     def _last_known_leader(self, after: _Leadership) -> tuple[int, ...]:
-        """The last leader while a partition has neither leader nor ISR (KIP-966's last known leader)."""
+        """The last leader while a partition has neither leader nor ISR (KIP-966's last known leader).
+
+        Not one without its log: elected, it would have the others cut theirs to nothing. Kafka elects it.
+        """
         before = self.partition
         if after.leader != NO_LEADER:
             return ()
         if not self.eligible_leader_replicas_enabled or after.isr or not before.isr:
-            return before.last_known_elr
-        return (before.leader if before.leader != NO_LEADER else before.isr[0],)
+            last_known = before.last_known_elr
+        else:
+            last_known = (before.leader if before.leader != NO_LEADER else before.isr[0],)
+        return without(last_known, self.emptied_replicas)
 
     # --- the record ---
 
