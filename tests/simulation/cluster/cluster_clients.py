@@ -1,7 +1,8 @@
 """Clients of a simulated cluster: how each request finds its broker, and those that only a cluster has.
 
-A client knows who leads and coordinates from the metadata of some broker, which may be out of date; now and then it
-asks any other one. So its requests meet every refusal that there is.
+A client knows who leads and coordinates from the metadata of some broker, which may be out of date, but never goes back
+to older ones: as Kafka's, which keep the newest leader epoch. A producer that went back to a leader that was replaced
+would be refused for what that one has missed. Other requests now and then go to any broker.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tests.simulation.cluster.simulated_cluster import CLIENTS, ClusterMachine, 
 from tests.simulation.simulated_clients import RETRIABLE, RETRY_SECONDS, TOPIC, Reader
 from tests.simulation.simulated_transactions import Fenced, TransactionalProducer
 from tests.simulation.simulated_world import CONNECTION, ConnectionLost, World, answered, request_bytes
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.coordinator.runtime.coordinator_runtime import partition_for
 from trio_broker.network.request_channel import QueuedRequest
@@ -62,11 +64,15 @@ class ClusterConnection:
     world: World
     name: str
     cluster: SimulatedCluster
+    _image: MetadataImage | None = None
+    """The newest metadata that this client has seen."""
 
     async def ask(self, request: Any, version: int, *, may_be_late: bool = False) -> Any:
         if isinstance(request, FetchRequest):
             return await self._fetch(request, version)
-        return await self._ask(self._target(place_of(request)), request, version, may_be_late=may_be_late)
+        may_stray = not isinstance(request, ProduceRequest)
+        target = self._target(place_of(request), may_stray=may_stray)
+        return await self._ask(target, request, version, may_be_late=may_be_late)
 
     async def _fetch(self, request: FetchRequest, version: int) -> Any:
         """Ask each leader for what it has."""
@@ -82,12 +88,15 @@ class ClusterConnection:
         answers[0].responses = [topic for answer in answers for topic in answer.responses]
         return answers[0]
 
-    def _target(self, place: tuple[str, int] | None) -> ClusterMachine | None:
+    def _target(self, place: tuple[str, int] | None, *, may_stray: bool = True) -> ClusterMachine | None:
         """The leader of a partition as far as is known, any broker where that does not matter."""
         cluster = self.cluster
-        if place is None or self.world.random.random() < MISDIRECTED:
+        if place is None or (may_stray and self.world.random.random() < MISDIRECTED):
             return cluster.chance.choice(cluster.serving) if cluster.serving else None
         image = cluster.image()
+        if image is None or (self._image is not None and image.offset < self._image.offset):
+            image = self._image
+        self._image = image
         topic = None if image is None else image.topics.get(place[0])
         if topic is None:
             # An internal topic is made by the broker that is asked.
