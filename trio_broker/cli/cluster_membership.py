@@ -20,7 +20,7 @@ from trio_broker.cli.output import note, print_facts
 from trio_broker.cli.start import option_variables, parse_overrides, read_settings_file, refuse_unknown_overrides
 
 if TYPE_CHECKING:
-    from trio_broker.cluster.etcd.handover import Departure
+    from trio_broker.cluster.etcd.handover import Departure, Joined
     from trio_broker.config.broker_config import BrokerConfig
     from trio_broker.runtime.runtime import Runtime
 
@@ -75,8 +75,14 @@ def settings_of(
 
 
 @click.command("join")
+@click.option(
+    "--restore",
+    is_flag=True,
+    help="Bring the copy that a broker of a cluster has, where etcd has lost the metadata. What was decided behind its"
+    " end is lost: bring the one that ends last.",
+)
 @with_settings
-def join_command(config: BrokerConfig) -> None:
+def join_command(config: BrokerConfig, *, restore: bool) -> None:
     """Move the metadata of a stopped broker into etcd, where other brokers share them.
 
     Topics, groups, offsets and ids stay what they are. The prefix in etcd has to be empty. A command that was cut short
@@ -90,9 +96,12 @@ def join_command(config: BrokerConfig) -> None:
     store, path = config.metadata_store.metadata_store, PurePath(config.node.log_dirs[0])
     if store == LOCAL:
         raise click.UsageError("name the store: etcd://HOST:PORT,…/PREFIX")
-    joined = carried_out(
-        lambda runtime: move_into_etcd(path, runtime, functools.partial(opened_store, config.metadata_store, runtime))
-    )
+
+    def join(runtime: Runtime) -> Awaitable[Joined | None]:
+        open_store = functools.partial(opened_store, config.metadata_store, runtime)
+        return move_into_etcd(path, runtime, open_store, restores=restore)
+
+    joined = carried_out(join)
     if joined is None:
         click.echo(f"{path} has no metadata: its first start with metadata.store makes the cluster or joins it")
         return

@@ -25,7 +25,7 @@ from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.etcd import handover
 from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
 from trio_broker.cluster.etcd.handover import Departure, Joined, move_into_etcd, move_out_of_etcd
-from trio_broker.cluster.etcd.layout import EndOfLog
+from trio_broker.cluster.etcd.layout import EndOfLog, cluster_bytes
 from trio_broker.cluster.etcd.messages import Compare, RequestOp, TxnRequest, TxnResponse, put
 from trio_broker.cluster.kafka_handover import HandoverRefused
 from trio_broker.cluster.metadata_copy import image_in
@@ -101,8 +101,8 @@ class Commands:
         async with background_nursery() as nursery:
             yield EtcdMetadataStore(self.client, LAYOUT, cluster_id, ManualClock()), nursery
 
-    async def join(self) -> Joined:
-        joined = await move_into_etcd(DATA, runtime_on(self.disk), self.open_store)
+    async def join(self, *, restores: bool = False) -> Joined:
+        joined = await move_into_etcd(DATA, runtime_on(self.disk), self.open_store, restores=restores)
         assert joined is not None
         return joined
 
@@ -157,6 +157,26 @@ async def test_a_join_that_is_repeated_only_says_so(autojump_clock, world):
     assert (await image_in_etcd(world)).topics.keys() == {"orders", "more"}
     new = SimulatedDisk(ManualClock())
     assert await move_into_etcd(DATA, runtime_on(new), commands.open_store) is None
+
+
+async def test_a_copy_is_brought_where_etcd_has_lost_what_it_is_a_copy_of(autojump_clock, world):
+    """The brokers that ran meanwhile go on: nobody could write that they had stopped."""
+    commands = Commands(world, await own_directory("orders"))
+    log = leading_log(DATA, runtime_on(commands.disk))
+    await append(log, [registered(2)])
+    log.close()
+    give_up(commands.disk, DATA)
+    copied = image_of(commands.disk)
+    # As a broker leaves it that is started meanwhile.
+    world.etcd.state.txn(TxnRequest(success=[put(LAYOUT.cluster, cluster_bytes(CLUSTER))]))
+    with pytest.raises(HandoverRefused, match="end at offset 0, and this copy at"):
+        await commands.join()
+    assert not (await commands.join(restores=True)).were_there
+    restored = await image_in_etcd(world)
+    assert (restored.offset, restored.topics, restored.brokers) == (copied.offset, copied.topics, copied.brokers)
+    require_copy(commands.disk, DATA)
+    await decide_in_etcd(world, topic("later"))
+    assert (await commands.join(restores=True)).were_there
 
 
 async def test_metadata_of_another_cluster_stay(autojump_clock, world):

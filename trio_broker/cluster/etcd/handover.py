@@ -124,8 +124,13 @@ class Joined:
     were_there: bool
 
 
-async def move_into_etcd(path: PurePath, runtime: Runtime, open_store: OpenStore) -> Joined | None:
+async def move_into_etcd(
+    path: PurePath, runtime: Runtime, open_store: OpenStore, *, restores: bool = False
+) -> Joined | None:
     """Have the metadata of the data directory ``path`` in etcd, in place of its own; None if it has none. Blocks.
+
+    With ``restores`` a copy is brought too, where etcd has lost what it is a copy of. All brokers of the cluster go on
+    then, but one whose copy ends later.
 
     Raises:
         HandoverRefused: a broker runs on the directory, or it cannot be read, or etcd has others there or no room.
@@ -137,19 +142,27 @@ async def move_into_etcd(path: PurePath, runtime: Runtime, open_store: OpenStore
         async with open_store(broker.properties.cluster_id) as (store, _):
             transactions = store.transactions
             state = await transactions.state_of_any()
-            if state.cluster is not None or not broker.is_own:
+            log = broker.copy.metadata_log
+            # A broker that has been started since has left the id of the cluster there.
+            is_lost = restores and not broker.is_own and not state.end.offset
+            if state.cluster is not None or not (broker.is_own or is_lost):
                 transactions.require_own(state)
-            if broker.is_own:
-                log = broker.copy.metadata_log
+            if not (broker.is_own or is_lost) and state.end.offset < log.log_end_offset:
+                raise HandoverRefused(
+                    f"the metadata in etcd end at offset {state.end.offset}, and this copy at {log.log_end_offset}:"
+                    " they were emptied or set back; --restore brings the copy where nothing is"
+                )
+            if broker.is_own or is_lost:
                 await bring(transactions, state, broker.snapshot(), log.leader_epoch)
-                give_up(runtime.disk, path)
+                if broker.is_own:
+                    give_up(runtime.disk, path)
                 state = await transactions.present_state()
         return Joined(
             broker.properties.cluster_id,
             state.end.offset,
             len(broker.copy.image.topics),
             state.stored_bytes,
-            were_there=not broker.is_own,
+            were_there=not (broker.is_own or is_lost),
         )
 
 
@@ -267,7 +280,8 @@ def _leave_alone(broker: StoppedBroker, runtime: Runtime, agree: Callable[[Depar
         if others := sorted(set(running) - {broker.properties.node_id}):
             raise HandoverRefused(
                 f"broker {others[0]} was in contact when this copy ended, at offset {departure.end_offset}: name the"
-                " metadata.store, or leave with the broker that was stopped last"
+                " metadata.store, or leave with the broker that was stopped last; where it was lost while they ran,"
+                " bring the copy that ends last into another: trio-broker cluster join --restore"
             )
         if agree(departure):
             _take_over(broker, runtime, broker.copy.metadata_log.leader_epoch)
