@@ -43,6 +43,8 @@ NOT_FORWARDED: Final = 421
 ASKED_THROUGH: Final = "trio_broker.asked_through"
 """The key in the ASGI scope of the broker that passed a request on."""
 
+BAD_REQUEST: Final = 400
+
 BAD_GATEWAY: Final = 502
 
 
@@ -121,8 +123,13 @@ def target_of(scope: Scope) -> str:
 
 
 async def answer_forwarded(app: ASGIApp, question: bytes) -> bytes:
-    """The answer of ``app`` to a request that another broker has passed on. ``app`` raises nothing."""
-    head, body = decoded(ForwardedHead, question)
+    """The answer of ``app`` to a request that another broker has passed on; 400 where it is none that a broker sends.
+    ``app`` raises nothing."""
+    try:
+        head, body = decoded(ForwardedHead, question)
+        scope = scope_of(head)
+    except (ValueError, RecursionError, cattrs.BaseValidationError):
+        return encoded(AnsweredHead(BAD_REQUEST, {}), b"")
     status, headers, content = 500, {}, bytearray()
 
     async def receive() -> Message:
@@ -137,7 +144,7 @@ async def answer_forwarded(app: ASGIApp, question: bytes) -> bytes:
         elif message["type"] == "http.response.body":
             content.extend(message.get("body", b""))
 
-    await app(scope_of(head), receive, send)
+    await app(scope, receive, send)
     return encoded(AnsweredHead(status, headers), bytes(content))
 
 
