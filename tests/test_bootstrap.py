@@ -630,7 +630,8 @@ async def test_only_a_setting_of_logs_makes_topics_resolve_their_settings_anew(t
     updated = []
     async with opened(tmp_path) as services:
         await create(services)
-        monkeypatch.setattr(type(services.replicas), "update_config", lambda self, name, config: updated.append(name))
+        local = type(services.replicas.local_partitions)
+        monkeypatch.setattr(local, "update_config", lambda self, name, config: updated.append(name))
         await set_config(services, BROKER, "num.io.threads", "9")
         assert updated == []
         await set_config(services, BROKER, "log.retention.ms", "5")

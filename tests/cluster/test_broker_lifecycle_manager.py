@@ -177,9 +177,29 @@ async def test_it_leaves_when_the_controller_lets_it_go(autojump_clock):
     assert [each.want_shut_down for _, each in controller.heartbeats] == [False, True, True, True]
 
 
-async def test_it_leaves_without_a_controller_when_the_time_is_over(autojump_clock, caplog):
-    lifecycle = manager(ScriptedController([33], [reply(), AWAY]))
+async def test_it_leaves_when_the_time_is_over_though_the_controller_answers(autojump_clock, caplog):
+    lifecycle = manager(ScriptedController([33], [reply()]))
     async with running(lifecycle):
         await unfenced(lifecycle)
         await lifecycle.shut_down()
     assert "has not moved all leaderships within 300 s" in caplog.records[-1].getMessage()
+
+
+async def test_it_does_not_wait_for_a_controller_that_is_not_there(autojump_clock, caplog):
+    lifecycle = manager(ScriptedController([33], [reply(), AWAY]), broker_session_timeout_ms="9000")
+    async with running(lifecycle):
+        await unfenced(lifecycle)
+        began = trio.current_time()
+        await lifecycle.shut_down()
+        assert trio.current_time() - began == pytest.approx(18.0)
+    assert "no controller has answered for 18 s" in caplog.text
+
+
+async def test_it_waits_for_the_next_controller(autojump_clock):
+    silence: list[BrokerHeartbeatReply | KafkaError] = [AWAY] * 100
+    replies = [reply(), *silence, reply(), *silence, reply(may_leave=True)]
+    lifecycle = manager(ScriptedController([33], replies), broker_session_timeout_ms="9000")
+    async with running(lifecycle):
+        await unfenced(lifecycle)
+        await lifecycle.shut_down()
+        assert lifecycle._may_leave.is_set()

@@ -117,7 +117,6 @@ CONSUME: Final[dict[str, str]] = {
 CLUSTER: Final[dict[str, str]] = {
     "describe": "trio-broker cluster info",
     "list": "trio-broker cluster info",
-    "status": "trio-broker cluster info",
     "metadata": "trio-broker cluster info",
     "cluster-id": "trio-broker cluster info",
     "list-endpoints": "trio-broker cluster info",

@@ -206,7 +206,7 @@ class BrokerConnection:
         # Before OSError, of which TimeoutError is a subclass: the caller distinguishes the two.
         except TimeoutError:
             self.close()
-            waited = f"within {deadline.timeout_seconds:g} s"
+            waited = f"within {deadline.timeout_seconds:.3g} s"
             raise TimedOut(f"{self.address} did not answer {api_name(api_key)} {waited}") from None
         except OSError as error:
             self.close()

@@ -5,7 +5,8 @@ read the metadata up to its registration. From then on it leads what the control
 hears from it. It knows by its own image whether it is fenced; a heartbeat says so earlier.
 
 A controlled shutdown moves its leaderships first. It ends when the controller says so, which is when every other broker
-has read that, or after ``CONTROLLED_SHUTDOWN_SECONDS``: then the others find out by its session.
+has read that, or after ``CONTROLLED_SHUTDOWN_SECONDS``: then the others find out by its session. Nor does it wait for
+a controller that is not there.
 
 Source: Kafka's BrokerLifecycleManager (KIP-631).
 """
@@ -13,6 +14,7 @@ Source: Kafka's BrokerLifecycleManager (KIP-631).
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Set
 from typing import Final
 
@@ -34,6 +36,10 @@ log = logging.getLogger(__name__)
 
 CONTROLLED_SHUTDOWN_SECONDS: Final = 300.0
 """Kafka's number: a controller may be elected meanwhile, and ten thousand leaderships moved."""
+
+SILENT_SESSIONS: Final = 2
+"""Sessions without an answer, after which a shutdown waits for no controller: a lost one is replaced in the first, and
+the next one answers in the second."""
 
 SHUTDOWN_HEARTBEAT_SECONDS: Final = 0.1
 """Between two heartbeats of a broker that leaves: its partitions wait for their next leaders."""
@@ -71,6 +77,8 @@ class BrokerLifecycleManager:
     _has_news: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when the controller is to hear at once what the next heartbeat says."""
     _may_leave: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _answered_at: float = attrs.field(default=-math.inf, init=False)
+    """When the controller has answered the last time."""
 
     @property
     def heartbeat_seconds(self) -> float:
@@ -166,6 +174,7 @@ class BrokerLifecycleManager:
         )
 
     def _follow(self, reply: BrokerHeartbeatReply) -> None:
+        self._answered_at = trio.current_time()
         if reply.is_fenced != self.is_fenced:
             self.is_fenced = reply.is_fenced
             log.info("broker %d is %s", self.node.node_id, "fenced" if reply.is_fenced else "unfenced")
@@ -188,6 +197,17 @@ class BrokerLifecycleManager:
         self._is_leaving = True
         self._has_news.set()
         with trio.move_on_after(CONTROLLED_SHUTDOWN_SECONDS) as scope:
-            await self._may_leave.wait()
+            await self._until_let_go()
         if scope.cancelled_caught:
             log.warning("the controller has not moved all leaderships within %g s", CONTROLLED_SHUTDOWN_SECONDS)
+
+    async def _until_let_go(self) -> None:
+        """Return also when no controller has answered for so long that others lead, if anybody can."""
+        began, seconds = trio.current_time(), SILENT_SESSIONS * self.config.node.broker_session_timeout_ms / 1000
+        while not self._may_leave.is_set():
+            deadline = max(began, self._answered_at) + seconds
+            if trio.current_time() >= deadline:
+                log.warning("no controller has answered for %g s: leaderships are not moved", seconds)
+                return
+            with trio.move_on_at(deadline):
+                await self._may_leave.wait()
