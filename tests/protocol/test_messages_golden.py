@@ -29,10 +29,11 @@ NEVER_SENT = {
     "BrokerRegistrationRequest",
     "BrokerHeartbeatRequest",
     "AllocateProducerIdsRequest",
+    "AssignReplicasToDirsRequest",
     "EnvelopeRequest",
 }
 """Clients send OffsetForLeaderEpoch only after the leader has changed, which the recorder's broker does not do. None of
-the three has an admin call for delegation tokens, for quotas or for taking a broker out. The last five are
+the three has an admin call for delegation tokens, for quotas or for taking a broker out. The last six are
 between brokers.
 """
 

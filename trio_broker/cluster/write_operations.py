@@ -124,7 +124,8 @@ async def records_of(decisions: Sequence[ControllerResult[Any] | KafkaError]) ->
     records: list[Any] = []
     async for item in InTurns(decisions):
         if isinstance(item, ControllerResult):
-            records += item.records
+            # Those of a topic's partitions are made when they are asked for.
+            records += [record async for record in InTurns(item.records)]
     return records
 
 
