@@ -6,6 +6,7 @@ and of etcd on our side. Client and six brokers share the machine, so the rates 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 import attrs
@@ -17,13 +18,17 @@ from bench.kafka import add_row, why_no_kafka
 from bench.librdkafka import Sender, plain_values
 from bench.machine import process_cpu_seconds, spent_by
 from bench.outcome import Options, Outcome
-from bench.turns import warm_up
 from bench.wire import create_topic
 
 RECORDS = 16_000
 """Sent per round, 15 MiB, each of them written three times."""
 
 RECORD_BYTES = 1000
+
+KAFKA_WARM_SECONDS = 40.0
+"""In which its JVMs compile what one load needs; before that it costs Kafka twice as much."""
+
+WARM_SECONDS = 5.0
 
 SPREAD, SINGLE = "spread", "single"
 """A topic with a leader on each broker, and one with a single partition."""
@@ -50,8 +55,10 @@ class ReplicatedTurns:
         values = plain_values(RECORD_BYTES)
         return cls(cluster, Sender.to(cluster.bootstrap_servers, topic, values, partitions, acks="all"), records)
 
-    def warm_up(self) -> None:
-        warm_up(lambda: self._run().mib_per_second)
+    def warm_up(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._run()
 
     def take(self) -> None:
         before = self._by_broker()
@@ -92,7 +99,7 @@ def replication(options: Options) -> Outcome:
         sides = [ReplicatedTurns.on(cluster, SPREAD, BROKERS, records) for cluster in (kafka, ours, synced)]
         single = [ReplicatedTurns.on(cluster, SINGLE, 1, records) for cluster in (kafka, ours)]
         for side in (*sides, *single):
-            side.warm_up()
+            side.warm_up((KAFKA_WARM_SECONDS if side.cluster is kafka else WARM_SECONDS) * options.scale)
         for _ in range(options.repeats):
             for side in (*sides, *single):
                 side.take()
