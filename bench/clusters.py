@@ -22,6 +22,7 @@ import attrs
 from bench.kafka import START_SCRIPT_OPTIONS
 from bench.subject import QUIET, Peer, scratch
 from bench.wire import LEADER_SECONDS, METADATA_VERSION, RETRY_SECONDS, BenchError, ask, connect
+from kafka_wire.messages.describe_quorum import DescribeQuorumRequest
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.compat.kafka_process import HOST, KafkaProcess, free_ports
 from tests.etcd_server import EtcdServer
@@ -32,6 +33,8 @@ BROKERS = 3
 REPLICATED = {"min.insync.replicas": "2", "default.replication.factor": "3", "auto.create.topics.enable": "false"}
 
 SESSION_MS = 2000
+
+QUORUM_VERSION = 1
 
 
 def why_no_cluster() -> str | None:
@@ -64,6 +67,14 @@ class Cluster:
         asked = [] if topic is None else [MetadataRequestTopic(name=topic)]
         with connect(self.brokers[of].port if of is not None else self.any.port) as sock:
             return ask(sock, MetadataRequest(topics=asked, allow_auto_topic_creation=False), METADATA_VERSION)
+
+    def controller(self) -> int:
+        """The id of the controller, as DescribeQuorum says: Metadata names any broker."""
+        partition = DescribeQuorumRequest.PartitionData(partition_index=0)
+        topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
+        with connect(self.any.port) as sock:
+            response = ask(sock, DescribeQuorumRequest(topics=[topic]), QUORUM_VERSION)
+        return response.topics[0].partitions[0].leader_id
 
     def leaders(self, topic: str, of: int | None = None) -> dict[int, int]:
         """The leader of each partition, -1 where there is none; nothing of a topic that is not known."""
