@@ -20,11 +20,9 @@ from kafka_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
     AlterReplicaLogDirTopicResult,
 )
-from kafka_wire.primitives import NO_UUID
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.yield_budget import InTurns, YieldBudget
 from trio_broker.handlers.support.context import Context
-from trio_broker.handlers.support.partitions import find_in_image
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.log_directory import LogDirectory
@@ -75,7 +73,7 @@ async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: C
         partitions = []
         for index, path in paths.items():
             topic_partition = TopicPartition(topic, index)
-            is_known = find_in_image(image, topic, NO_UUID, index) is not None
+            is_known = image.partition(topic, index) is not None
             code = await alter(topic_partition, directories.get(path), replicas, is_known=is_known)
             partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
             await budget.maybe_yield()

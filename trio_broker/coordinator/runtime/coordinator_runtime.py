@@ -314,8 +314,8 @@ class CoordinatorRuntime(Generic[MachineT]):
         if self.topic not in self.image.topics:
             yield self._create_topic
         index = self._index_of(key)
-        topic = self.image.topics.get(self.topic)
-        leader = NO_LEADER if topic is None or index not in topic.partitions else topic.partitions[index].leader
+        partition = self.image.partition(self.topic, index)
+        leader = NO_LEADER if partition is None else partition.leader
         if leader == self.node_id:
             is_available = (shard := self.shards.get(index)) is not None and shard.is_available
         else:

@@ -35,7 +35,7 @@ def partition_here(services: BrokerServices, topic: str, index: int) -> Partitio
     try:
         return services.replicas.topic(topic).partition(index)
     except KafkaError as error:
-        if error.code in NOT_HERE and find_in_image(services.metadata_cache.image, topic, NO_UUID, index) is not None:
+        if error.code in NOT_HERE and services.metadata_cache.image.partition(topic, index) is not None:
             text = f"partition {topic}-{index} is not on this broker"
             raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER) from None
         raise
@@ -43,7 +43,9 @@ def partition_here(services: BrokerServices, topic: str, index: int) -> Partitio
 
 def find_in_image(image: MetadataImage, topic: str, topic_id: bytes, index: int) -> PartitionImage | None:
     """A partition of the cluster, by the topic's id, or by its name if there is no id."""
-    found = image.topics.get(topic) if topic_id == NO_UUID else image.topics_by_id.get(topic_id)
+    if topic_id == NO_UUID:
+        return image.partition(topic, index)
+    found = image.topics_by_id.get(topic_id)
     return None if found is None else found.partitions.get(index)
 
 
