@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from pathlib import PurePath
 from typing import Final
 
 import attrs
@@ -260,11 +259,10 @@ class ReplicaAlterLogDirsManager:
             if not future.is_beginning_of(before):
                 raise MoveEnded("its log was cut in the last moment")
             arriving[future.directory] = before
-            result = await in_thread(partial(self._replace, future, before, end))
-            delay_ms = before.config.file_delete_delay_ms
-            retired = DeletedFile(result.retired, self._clock.now_ms() + delay_ms)
-            self._log_manager.deleted_logs.note_marked([retired])
-            return result.log
+            after = await in_thread(partial(self._replace, future, before, end))
+            remove_at_ms = self._clock.now_ms() + before.config.file_delete_delay_ms
+            self._log_manager.deleted_logs.note_marked([DeletedFile(future.retired(before.directory), remove_at_ms)])
+            return after
 
         def adopt(after: Log) -> None:
             partition.log = self._log_manager.logs[future.topic_partition] = after
@@ -274,8 +272,8 @@ class ReplicaAlterLogDirsManager:
         finally:
             arriving.pop(future.directory, None)
 
-    def _replace(self, future: FutureLog, before: Log, end: LogEnd) -> MovedLog:
-        """Complete the copy, and give it the name of the log. Blocks.
+    def _replace(self, future: FutureLog, before: Log, end: LogEnd) -> Log:
+        """Complete the copy, give it the name of the log, and return what it has become. Blocks.
 
         Raises:
             StorageFailed: the log has lost its name, and the copy has not got it, or cannot be opened.
@@ -286,19 +284,11 @@ class ReplicaAlterLogDirsManager:
         if error := self._log_manager.checkpoints.write().get(future.directory):
             raise error
         try:
-            retired = future.replace(before.directory)
+            future.replace(before.directory)
             moved = self._log_manager.open_moved(future, before, end)
         except (OSError, CorruptCheckpoint) as error:
             if not self._log_manager.disk.exists(before.directory):
                 raise StorageFailed(f"{future.path} has not taken the place of {before.directory}: {error}") from error
             raise
         self._log_manager.directory(before.directory.parent).forget(future.topic_partition)
-        return MovedLog(moved, retired)
-
-
-@attrs.frozen
-class MovedLog:
-    """The log in its new place, and the directory that is left of it in the old one."""
-
-    log: Log
-    retired: PurePath
+        return moved

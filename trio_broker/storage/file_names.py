@@ -89,10 +89,9 @@ def is_marked_directory(name: str, kind: str) -> bool:
 
 def parse_future_directory(name: str) -> TopicPartition | None:
     """Return the partition of which a directory of this name is a copy that is to take its place, None for others."""
-    match = _RETIRED_DIRECTORY.match(name)
-    if match is None or match.group(4) != "future":
+    if not is_marked_directory(name, "future"):
         return None
-    return parse_partition_directory(f"{match.group(1)}-{match.group(2)}")
+    return parse_partition_directory(name.rpartition(".")[0])
 
 
 def retired_by(name: str) -> str:

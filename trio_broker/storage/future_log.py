@@ -158,18 +158,20 @@ class FutureLog:
                 pass
         self.disk.sync_directory(self.path)
 
-    def replace(self, current: PurePath) -> PurePath:
-        """Take the place of the log in ``current``, durably. Returns the directory of that, which is to be removed.
+    def retired(self, current: PurePath) -> PurePath:
+        """What becomes of the log in ``current`` when this one takes its place: a directory that is to be removed."""
+        return current.with_name(file_names.retired_by(self.path.name))
+
+    def replace(self, current: PurePath) -> None:
+        """Take the place of the log in ``current``, durably.
 
         Raises:
             OSError: a disk failed. If ``current`` is there still, nothing has changed.
         """
-        retired = current.with_name(file_names.retired_by(self.path.name))
-        self.disk.rename(current, retired)
+        self.disk.rename(current, self.retired(current))
         # The order of names on two disks is the order of these syncs: two logs would be one too many.
         self.disk.sync_directory(current.parent)
         self._take_place()
-        return retired
 
     def _take_place(self) -> None:
         self.disk.rename(self.path, self.place)

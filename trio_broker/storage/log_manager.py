@@ -284,10 +284,9 @@ class LogManager:
             raise LogUnusable(f"{unopened.path} could not be opened: {unopened.reason}")
         directory = holder = holder_of(self.disk, self.directories, partition)
         if directory is None:
-            preferred = self.preferred_directories.pop(partition, None)
-            if preferred is None or preferred.failure is not None:
-                preferred = self._emptiest_directory(beside)
-            directory = preferred
+            directory = self.preferred_directories.pop(partition, None)
+            if directory is None or directory.failure is not None:
+                directory = self._emptiest_directory(beside)
         self.checkpoints.require_in_place(directory)
         if holder is None:
             self.checkpoints.forget(directory, partition)
