@@ -189,9 +189,10 @@ class ReplicaFetcher:
         for topic_partition, followed in partitions.items():
             self.failed.discard(topic_partition)
             state = self._states.get(topic_partition)
-            if state is None or state.followed != followed:
-                self._states[topic_partition] = PartitionFetchState(topic_partition, followed)
-            if state is not None and state.followed != followed:
+            if state is not None and state.followed == followed:
+                continue
+            self._states[topic_partition] = PartitionFetchState(topic_partition, followed)
+            if state is not None:
                 # How far behind it is the leader would not say again.
                 self.leader.session.begin_anew()
         self._changed.set()
