@@ -27,7 +27,7 @@ from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
 from trio_broker.cluster.assignments_manager import AssignmentsManager
-from trio_broker.cluster.broker_clients import BrokerClients
+from trio_broker.cluster.broker_clients import BrokerClients, client_id_of
 from trio_broker.cluster.broker_lifecycle_manager import BrokerLifecycleManager, RegistrationRefused
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.cluster_control import NodeRegistration
@@ -449,7 +449,7 @@ def broker_clients(config: BrokerConfig, runtime: Runtime, metadata_cache: Metad
 
 def network_clients(config: BrokerConfig, runtime: Runtime) -> NetworkClients:
     """Connections to other brokers, in the name of this one."""
-    return NetworkClients(runtime.network, f"broker-{config.node.node_id}")
+    return NetworkClients(runtime.network, client_id_of(config.node.node_id))
 
 
 async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:

@@ -8,6 +8,9 @@ Source: Kafka's MetadataCache.getAliveBrokerNode, with the listener of inter.bro
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import attrs
 
 from trio_broker.cluster.metadata_cache import MetadataCache
@@ -15,6 +18,14 @@ from trio_broker.cluster.metadata_image import EndpointImage
 from trio_broker.network.errors import RequestNotSent
 from trio_broker.network.network_client import NetworkClient
 from trio_broker.network.network_clients import NetworkClients
+
+BROKER_CLIENT_ID: Final = re.compile(r"broker-(\d{1,10})")
+"""What ``client_id_of`` returns."""
+
+
+def client_id_of(broker_id: int) -> str:
+    """What a broker calls itself as a client of others."""
+    return f"broker-{broker_id}"
 
 
 @attrs.frozen

@@ -15,8 +15,6 @@ docs/decisions/0089-envelopes-between-brokers.md.
 from __future__ import annotations
 
 import ipaddress
-import re
-from typing import Final
 
 import attrs
 
@@ -24,6 +22,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import read_request_header
 from kafka_wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from trio_broker.cluster.broker_clients import BROKER_CLIENT_ID
 from trio_broker.cluster.envelopes import NO_CLIENT, admin_question
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.handlers.support.context import Context
@@ -31,9 +30,6 @@ from trio_broker.handlers.support.forwarding import ForwardedRequest
 from trio_broker.handlers.support.registry import handles, is_served, served_apis
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.request_channel import ConnectionInfo
-
-BROKER_NAME: Final = re.compile(r"broker-(\d{1,10})")
-"""What brokers call themselves as clients of each other."""
 
 
 def error_response(request: EnvelopeRequest, error: KafkaError) -> EnvelopeResponse:
@@ -99,7 +95,7 @@ def connection_of(client_host: str, context: Context) -> ConnectionInfo:
     The broker is named by what it calls itself, and by its address.
     """
     connection = context.connection
-    known = BROKER_NAME.fullmatch(context.client_id or "")
+    known = BROKER_CLIENT_ID.fullmatch(context.client_id or "")
     name = "" if known is None else f"broker {known[1]}"
     if client_host == NO_CLIENT:
         return attrs.evolve(connection, forwarded_by=name)
