@@ -516,7 +516,7 @@ async def test_each_change_is_recorded_with_the_client_that_asked_for_it(live: L
     await live.http.post(f"{TOPICS}/orders:add-partitions", json={"partitions": 2})
     await purge(live, to_end=True)
     await live.http.delete(f"{TOPICS}/orders")
-    changes = live.broker.services.replicas.changes.changes
+    changes = live.broker.services.changes.changes
     made = [(each.action.value, each.origin.client) for each in changes if each.resource == "orders"]
     assert made == [
         (action, "pytest") for action in ("created", "config", "partitions-added", "records-deleted", "deleted")

@@ -109,7 +109,6 @@ class ReplicaManager:
         self.log_manager = log_manager
         self.brokers = brokers
         clock = runtime.clock
-        self.changes = changes or ChangeLog(clock)
         self.config = config
         self.clock = clock
         self.workers = runtime.workers
@@ -154,7 +153,7 @@ class ReplicaManager:
             flusher=self.flusher,
             log_maintenance=self.log_maintenance,
         )
-        self.record_deletion = RecordDeletion(self.failures, self.log_maintenance, self.changes)
+        self.record_deletion = RecordDeletion(self.failures, self.log_maintenance, changes or ChangeLog(clock))
         self._stops_waiting = False
         # Called with what the leader of a partition wants of the controller.
         self.alter_partition: Callable[[Partition, PendingPartitionChange], None] = _nobody_decides
