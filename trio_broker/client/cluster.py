@@ -1,18 +1,23 @@
 """The cluster as a whole: its brokers, the API versions that each broker serves, and the enabled features.
 
-Source: Kafka's Metadata and ApiVersions APIs; KIP-584 for features.
+Source: Kafka's Metadata, ApiVersions and DescribeCluster APIs; KIP-584 for features.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
+from kafka_wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafka_wire.schema import VersionRange
 from trio_broker.client.connection import Feature
-from trio_broker.client.errors import ClientError
+from trio_broker.client.errors import ClientError, check
 from trio_broker.client.kafka_client import KafkaClient, Node
+
+WITH_FENCED_BROKERS: Final = 2
+"""The version of DescribeCluster that names them (KIP-1073)."""
 
 
 @attrs.frozen
@@ -47,6 +52,18 @@ def describe_cluster(client: KafkaClient) -> ClusterDescription:
         controller_id=brokers.controller_id,
         brokers=tuple(_describe(client, node) for node in nodes),
     )
+
+
+def registered_brokers(client: KafkaClient) -> DescribeClusterResponse:
+    """Return all brokers that are part of the cluster, dead or alive.
+
+    Raises:
+        ClientError: no broker answers, or the one that was asked is too old to name those that are fenced.
+    """
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
+    response = client.ask(client.any_broker(), request, at_least=WITH_FENCED_BROKERS)
+    check("DescribeCluster", response.error_code, response.error_message)
+    return response
 
 
 def _describe(client: KafkaClient, node: Node) -> BrokerDescription:

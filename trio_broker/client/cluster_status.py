@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from kafka_wire.config_resources import ConfigResourceType
-from kafka_wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest
+from kafka_wire.messages.describe_cluster import DescribeClusterBroker
 from kafka_wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData
+from trio_broker.client.cluster import registered_brokers
 from trio_broker.client.configs import Resource, describe_configs
 from trio_broker.client.errors import Refused, check
 from trio_broker.client.kafka_client import KafkaClient
@@ -22,9 +23,6 @@ from trio_broker.common.topic_partition import TopicPartition
 METADATA_STORE: Final = "metadata.store"
 """The setting of a broker of ours; any other has none."""
 
-FENCED_SINCE_VERSION: Final = 2
-"""Of DescribeCluster: from there on it names fenced brokers too."""
-
 
 def describe_status(client: KafkaClient) -> ClusterStatus:
     """Return the state of the cluster.
@@ -33,11 +31,7 @@ def describe_status(client: KafkaClient) -> ClusterStatus:
         ClientError: no broker answers, or one is too old for DescribeCluster.
     """
     topics = list_topics(client)
-    broker = client.any_broker()
-    described = client.ask(
-        broker, DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
-    )
-    check("DescribeCluster", described.error_code)
+    described = registered_brokers(client)
     quorum = metadata_quorum(client)
     partitions = {TopicPartition(topic.name, each.index): each for topic in topics for each in topic.partitions}
     return ClusterStatus(

@@ -10,21 +10,18 @@ from typing import Final
 import attrs
 
 from kafka_wire.config_resources import ConfigOperation, ConfigResourceType
-from kafka_wire.messages.describe_cluster import DescribeClusterRequest
 from kafka_wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from kafka_wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from trio_broker.client.cluster import registered_brokers
 from trio_broker.client.errors import check, only
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.topics import list_topics
 
 SETTING: Final = "broker.decommission"
-
-WITH_FENCED_BROKERS: Final = 2
-"""The version of DescribeCluster that names them."""
 
 
 @attrs.frozen
@@ -64,16 +61,8 @@ def decommission(client: KafkaClient, broker_id: int, *, cancel: bool, validate_
 
 def is_registered(client: KafkaClient, broker_id: int) -> bool:
     """Whether a broker is part of the cluster, dead or alive."""
-
-    def ask() -> bool:
-        broker = client.any_broker()
-        version = broker.version_for(DescribeClusterRequest, at_least=WITH_FENCED_BROKERS)
-        request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
-        response = broker.ask(request, client.deadline, version)
-        check("DescribeCluster", response.error_code, response.error_message)
-        return any(each.broker_id == broker_id for each in response.brokers)
-
-    return client.attempt(ask)
+    described = client.attempt(lambda: registered_brokers(client))
+    return any(each.broker_id == broker_id for each in described.brokers)
 
 
 def held_topics(client: KafkaClient, broker_id: int) -> list[HeldTopic]:
