@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from kafka_wire.error_codes import ErrorCode
 from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.consent import Consent, dry_run_option, is_agreed, needs_consent
 from trio_broker.cli.failure import Failures
@@ -115,7 +116,7 @@ def reassign_command(
     failures = Failures()
     for place, brokers in wanted.items():
         refused = outcomes.get(place)
-        if cancel and refused is not None and refused.name == "NO_REASSIGNMENT_IN_PROGRESS":
+        if cancel and refused is not None and refused.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
             continue
         if refused is not None:
             failures.add(refused)

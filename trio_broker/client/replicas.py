@@ -90,8 +90,4 @@ def outcome(place: TopicPartition, code: int, message: str | None) -> Refused | 
     """The refusal of one partition; one that is as it is wanted is none."""
     if code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
         return None
-    try:
-        check(str(place), code, message)
-    except Refused as error:
-        return error
-    return None
+    return Refused(str(place), code, message)
