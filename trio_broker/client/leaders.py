@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from itertools import count
 from typing import Final, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
@@ -45,7 +44,7 @@ def ask_leaders(
     wanted: Collection[TopicPartition] = partitions
     # Half of what is left at the most: the next question of the same command has to have its time.
     deadline = client.deadline.within(min(ELECTION_SECONDS, client.deadline.remaining_seconds / 2))
-    for round_number, _ in zip(count(1), attempts(deadline), strict=False):
+    for round_number, _ in enumerate(attempts(deadline), 1):
         found |= _ask_once(client, wanted, ask)
         is_late = round_number >= LEADER_ROUNDS
         # Only these: a repeated request about the others would cost a round trip and could change their answer.
