@@ -18,7 +18,7 @@ from kafka_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitio
 from kafka_wire.messages.unregister_broker import UnregisterBrokerRequest
 from trio_broker.client.errors import Refused, check
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition, by_topic
 
 PREFERRED: Final = 0
 """The type of an election of the preferred leader."""
@@ -26,10 +26,7 @@ PREFERRED: Final = 0
 
 def elect_preferred(client: KafkaClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Refused | None]:
     """Have the preferred leader of each partition elected; return what was refused, None where nothing was."""
-    topics: dict[str, list[int]] = {}
-    for each in partitions:
-        topics.setdefault(each.topic, []).append(each.partition)
-    named = [TopicPartitions(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
+    named = [TopicPartitions(topic=topic, partitions=indexes) for topic, indexes in by_topic(partitions).items()]
 
     def ask() -> dict[TopicPartition, Refused | None]:
         request = ElectLeadersRequest(

@@ -13,8 +13,7 @@ TransactionsCommand, FenceProducersHandler; KIP-664.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -32,7 +31,7 @@ from trio_broker.client.deadline import attempts
 from trio_broker.client.errors import ClientError, Refused, check, only
 from trio_broker.client.kafka_client import KafkaClient, Node
 from trio_broker.client.leaders import ask_leaders
-from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition, by_topic
 
 FILTERS_DURATION_FROM: Final = 1
 FILTERS_IDS_FROM: Final = 2
@@ -263,7 +262,7 @@ def describe_producers(
     def ask(
         leader: BrokerConnection, led: Collection[TopicPartition]
     ) -> dict[TopicPartition, list[ActiveProducer] | Refused]:
-        topics = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in _by_topic(led).items()]
+        topics = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in by_topic(led).items()]
         found: dict[TopicPartition, list[ActiveProducer] | Refused] = {}
         for topic in client.ask(leader, DescribeProducersRequest(topics=topics)).topics:
             for each in topic.partitions:
@@ -364,10 +363,3 @@ def abort_in_partition(client: KafkaClient, transaction: OpenTransaction) -> Non
     outcome = ask_leaders(client, [partition], ask)[partition]
     if isinstance(outcome, Refused):
         raise outcome
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for each in sorted(partitions):
-        by_topic[each.topic].append(each.partition)
-    return by_topic

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 
@@ -14,3 +16,11 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """``partitions`` in order, so that the same ones are written in the same way everywhere."""
+    topics: dict[str, list[int]] = {}
+    for each in sorted(partitions):
+        topics.setdefault(each.topic, []).append(each.partition)
+    return topics

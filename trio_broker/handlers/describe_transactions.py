@@ -13,8 +13,8 @@ from kafka_wire.messages.describe_transactions import (
     TransactionState,
 )
 from kafka_wire.stored.transactions import STATE_NAMES
+from trio_broker.common.topic_partition import by_topic
 from trio_broker.concurrency.yield_budget import InTurns
-from trio_broker.coordinator.transactions.transaction_metadata import by_topic
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 

@@ -12,7 +12,6 @@ Source: Kafka's TransactionManager; KIP-98, KIP-360, KIP-664.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
@@ -33,7 +32,7 @@ from trio_broker.client.error_codes import RETRIED_BY_PRODUCERS
 from trio_broker.client.errors import ClientError, Refused, VersionNotServed, check
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.transactions import ONGOING
-from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition, by_topic
 
 T = TypeVar("T")
 
@@ -114,14 +113,13 @@ class TransactionClient:
             Refused: the transaction is not open any more (``ENDED``), or a partition does not exist or is not allowed.
             ClientError: no coordinator answered in time.
         """
-        topics: dict[str, list[int]] = defaultdict(list)
-        for each in sorted(partitions):
-            topics[each.topic].append(each.partition)
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=transaction.transactional_id,
             v3_and_below_producer_id=transaction.producer_id,
             v3_and_below_producer_epoch=transaction.producer_epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=topics[name]) for name in topics],
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in by_topic(partitions).items()
+            ],
         )
 
         def ask() -> None:

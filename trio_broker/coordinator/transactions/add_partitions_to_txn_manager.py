@@ -26,14 +26,13 @@ from kafka_wire.messages.add_partitions_to_txn import (
 from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.common.request_phase import ReleaseHandler, RequestPhase
-from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition, by_topic
 from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.transactions.inter_broker_sender import REQUEST_TIMEOUT_SECONDS, InterBrokerSender
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.coordinator.transactions.transaction_marker_channel_manager import leader_of
-from trio_broker.coordinator.transactions.transaction_metadata import by_topic
 from trio_broker.network.errors import RequestFailed
 from trio_broker.network.network_client import NetworkClient
 from trio_broker.partition.partition import Partition

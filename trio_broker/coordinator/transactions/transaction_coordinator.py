@@ -36,7 +36,7 @@ from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.common.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.common.topic_names import TRANSACTION_STATE_TOPIC
-from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition, by_topic
 from trio_broker.concurrency.barrier import start_background, start_once
 from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.config.broker_config import BrokerConfig
@@ -62,7 +62,7 @@ from trio_broker.coordinator.transactions.transaction_marker_channel_manager imp
     TransactionMarkerChannelManager,
     leader_of,
 )
-from trio_broker.coordinator.transactions.transaction_metadata import NO_PARTITIONS, TransactionMetadata, by_topic
+from trio_broker.coordinator.transactions.transaction_metadata import NO_PARTITIONS, TransactionMetadata
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.runtime.runtime import Runtime

@@ -25,7 +25,7 @@ from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage
 from trio_broker.common.request_phase import ReleaseHandler, RequestPhase
-from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition, by_topic
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.transactions.inter_broker_sender import (
@@ -33,7 +33,6 @@ from trio_broker.coordinator.transactions.inter_broker_sender import (
     InterBrokerSender,
     SentItem,
 )
-from trio_broker.coordinator.transactions.transaction_metadata import by_topic
 from trio_broker.network.errors import RequestFailed
 from trio_broker.network.network_client import NetworkClient
 from trio_broker.partition.transaction_end import TransactionEnd

@@ -25,7 +25,7 @@ import attrs
 from kafka_wire.limits import MAX_PRODUCER_EPOCH
 from kafka_wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from kafka_wire.stored.transactions import PartitionsSchema, TransactionLogValue, TransactionStatus
-from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition, by_topic
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 
@@ -240,14 +240,6 @@ class TransactionMetadata:
             partitions=NO_PARTITIONS,
             last_update_ms=now_ms,
         )
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """``partitions`` in order, so that the same ones are written in the same way everywhere."""
-    topics: dict[str, list[int]] = {}
-    for each in partitions:
-        topics.setdefault(each.topic, []).append(each.partition)
-    return {topic: sorted(topics[topic]) for topic in sorted(topics)}
 
 
 # ---- in the log ---------------------------------------------------------------------------------------------------
