@@ -122,8 +122,8 @@ class _Search:
         seen = self.manifests.brokers_seen()
         shown = self._shown(each.index for each in missing)
         waiting = {each.index: _replicas(each, seen) for each in missing if each.index in shown}
-        for number in [number for number, brokers in waiting.items() if not brokers]:
-            self.failures[number] = "no directory of a broker that has it is among 'path'"
+        no_directory = "no directory of a broker that has it is among 'path'"
+        self.failures |= {number: no_directory for number, brokers in waiting.items() if not brokers}
         while asked := _next_brokers({number: waiting[number] for number in waiting.keys() - self.logs.keys()}):
             for node_id, numbers in asked.items():
                 self._ask(node_id, topic_id, {number: shown[number] for number in numbers})
@@ -131,9 +131,8 @@ class _Search:
     def _shown(self, numbers: Iterable[int]) -> dict[int, LogRange]:
         """Return what the leader of each partition shows to readers."""
         shown = {}
-        for partition, found in find_ranges(
-            self.client, [TopicPartition(self.topic, each) for each in numbers]
-        ).items():
+        partitions = [TopicPartition(self.topic, each) for each in numbers]
+        for partition, found in find_ranges(self.client, partitions).items():
             if isinstance(found, Refused):
                 self.failures[partition.partition] = str(found)
             else:

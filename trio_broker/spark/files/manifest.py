@@ -2,8 +2,8 @@
 
 A directory alone does not say where a log begins for its readers, which of its records are below the high watermark,
 how much of the last file is written, and which transactions were aborted by markers further on. A broker knows, so it
-is asked over HTTP (``BrokerManifests``, for a cluster
-``cluster_manifests``); without a broker ``offline`` makes manifests from the files.
+is asked over HTTP (``BrokerManifests``, for a cluster ``cluster_manifests``); without a broker ``offline`` makes
+manifests from the files.
 
 Source: docs/formats/segment-manifest.md; docs/decisions/0027-a-segment-manifest-over-http.md.
 """
