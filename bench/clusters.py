@@ -26,6 +26,7 @@ from kafka_wire.messages.describe_quorum import DescribeQuorumRequest
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.compat.kafka_process import HOST, KafkaProcess, free_ports
 from tests.etcd_server import EtcdServer
+from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.testing.process import BrokerProcess
 
 BROKERS = 3
@@ -71,7 +72,7 @@ class Cluster:
     def controller(self) -> int:
         """The id of the controller, as DescribeQuorum says: Metadata names any broker."""
         partition = DescribeQuorumRequest.PartitionData(partition_index=0)
-        topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
+        topic = DescribeQuorumRequest.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])
         with connect(self.any.port) as sock:
             response = ask(sock, DescribeQuorumRequest(topics=[topic]), QUORUM_VERSION)
         return response.topics[0].partitions[0].leader_id
