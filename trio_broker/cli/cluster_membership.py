@@ -17,7 +17,13 @@ import click
 from trio_broker.cli.consent import Consent, is_agreed, needs_consent
 from trio_broker.cli.failure import fail
 from trio_broker.cli.output import note, print_facts
-from trio_broker.cli.start import option_variables, parse_overrides, read_settings_file, refuse_unknown_overrides
+from trio_broker.cli.start import (
+    option_variables,
+    parse_overrides,
+    read_settings_file,
+    refuse_unknown_overrides,
+    start_option,
+)
 
 if TYPE_CHECKING:
     from trio_broker.cluster.etcd.handover import Departure, Joined
@@ -29,9 +35,9 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options by which ``start`` has its settings, and these as its first argument."""
 
     @click.argument("store", required=False, metavar="[etcd://HOST:PORT,…]")
-    @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A server.properties file.")
+    @start_option("--config", "config_file", type=click.Path(path_type=Path), help="A server.properties file.")
     @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
-    @click.option("--data-dir", type=click.Path(path_type=Path), help="The directory of the metadata (log.dirs).")
+    @start_option("--data-dir", type=click.Path(path_type=Path), help="The directory of the metadata (log.dirs).")
     @functools.wraps(command)
     def run(
         *arguments: Any,
