@@ -7,7 +7,7 @@ kept in memory and shown; nothing is decided by it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Final
 
 import attrs
@@ -16,6 +16,7 @@ from trio_broker.cluster.cluster_event import ClusterChanged, ClusterEvent, Clus
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from trio_broker.cluster.metadata_store import LeaderAndEpoch
+from trio_broker.cluster.partition_change_builder import without
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.runtime.clock import Clock
@@ -76,8 +77,8 @@ class ClusterEvents:
             *self._controller_events(now_ms),
             *broker_events(before.brokers, image.brokers, now_ms),
         ]
-        for topic in delta.deleted_topics:
-            self._forget(topic.name)
+        if delta.deleted_topics:
+            self._forget({topic.name for topic in delta.deleted_topics})
         async for name in InTurns(delta.changed_topics):
             topic, old = image.topics[name], before.topics_by_id.get(image.topics[name].topic_id)
             if old is None:
@@ -101,12 +102,10 @@ class ClusterEvents:
 
     def _partition_events(
         self, place: TopicPartition, before: PartitionImage, state: PartitionImage, now_ms: int
-    ) -> Iterator[ClusterEvent]:
-        left = [each for each in before.isr if each not in state.isr]
-        joined = [each for each in state.isr if each not in before.isr]
-        for each in left:
+    ) -> Sequence[ClusterEvent]:
+        for each in without(before.isr, state.isr):
             self.out_of_sync_since_ms[ReplicaOfPartition(place, each)] = now_ms
-        for each in joined:
+        for each in without(state.isr, before.isr):
             self.out_of_sync_since_ms.pop(ReplicaOfPartition(place, each), None)
         found = list(partition_events(place, before, state, now_ms))
         kinds = [each.kind for each in found]
@@ -120,11 +119,11 @@ class ClusterEvents:
             elections=self.counts.elections + (decides and elected),
             unclean_elections=self.counts.unclean_elections + (decides and unclean),
         )
-        return iter(found)
+        return found
 
-    def _forget(self, topic: str) -> None:
+    def _forget(self, topics: Set[str]) -> None:
         since = self.out_of_sync_since_ms
-        self.out_of_sync_since_ms = {each: at_ms for each, at_ms in since.items() if each.partition.topic != topic}
+        self.out_of_sync_since_ms = {each: at_ms for each, at_ms in since.items() if each.partition.topic not in topics}
 
 
 def partition_events(
@@ -156,14 +155,14 @@ def partition_events(
             text += ": it was not in sync, so records may be lost"
             yield event(ClusterEventKind.UNCLEAN_ELECTION, text, state.leader)
     in_sync = f"in sync: {', '.join(map(str, state.isr)) or 'nobody'}"
-    if left := [each for each in before.isr if each not in state.isr]:
+    if left := without(before.isr, state.isr):
         text = f"{place}: {brokers_text(left)} out of sync; {in_sync}"
         yield event(ClusterEventKind.ISR_SHRINK, text, left[0])
-    if joined := [each for each in state.isr if each not in before.isr]:
+    if joined := without(state.isr, before.isr):
         text = f"{place}: {brokers_text(joined)} in sync again; {in_sync}"
         yield event(ClusterEventKind.ISR_EXPAND, text, joined[0])
     if state.is_reassigned != before.is_reassigned:
-        target = [each for each in state.replicas if each not in state.removing_replicas]
+        target = state.target_replicas
         verb = "moves to" if state.is_reassigned else "has arrived on"
         yield event(ClusterEventKind.REASSIGNMENT, f"{place} {verb} {', '.join(map(str, target))}", target[0])
 

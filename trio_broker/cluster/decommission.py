@@ -36,7 +36,7 @@ from trio_broker.cluster.metadata_image import (
     TopicImage,
     is_decommission,
 )
-from trio_broker.cluster.partition_change_builder import Assignment
+from trio_broker.cluster.partition_change_builder import Assignment, without
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
 from trio_broker.cluster.replica_placer import ReplicaLoad
 from trio_broker.cluster.topic_changes import ClusterChanges
@@ -122,7 +122,7 @@ class _Planner:
                     yield self._move(topic.name, index, partition.replicas)
 
     def _move(self, topic: str, index: int, replicas: tuple[int, ...]) -> ReplicaMove | None:
-        staying = tuple(each for each in replicas if each not in self.leaving)
+        staying = without(replicas, self.leaving)
         target = (*staying, *self.load.added(staying, len(replicas) - len(staying)))
         if not target or (len(target) < len(replicas) and topic not in self.shrinking):
             self.blocked.append(TopicPartition(topic, index))

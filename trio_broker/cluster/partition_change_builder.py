@@ -14,7 +14,7 @@ Source: Kafka's PartitionChangeBuilder and PartitionReassignmentReplicas.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, Final
 
 import attrs
@@ -78,7 +78,7 @@ class Assignment:
         return Assignment(remaining) if is_complete else self
 
 
-def without(replicas: Iterable[int], others: Sequence[int]) -> tuple[int, ...]:
+def without(replicas: Iterable[int], others: Container[int]) -> tuple[int, ...]:
     """``replicas`` without the ``others``, in their order."""
     return tuple(replica for replica in replicas if replica not in others)
 

@@ -24,6 +24,7 @@ from typing import TypeVar
 import attrs
 
 from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage
+from trio_broker.cluster.partition_change_builder import without
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.runtime.randomness import Random
@@ -179,4 +180,4 @@ class ReplicaLoad:
         self.preferred[led_by] -= 1
         head = min(replicas, key=lambda each: self.preferred[each])
         self.preferred[head] += 1
-        return (head, *(each for each in replicas if each != head))
+        return (head, *without(replicas, (head,)))
