@@ -22,7 +22,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from trio_broker.cluster.broker_heartbeat_manager import BrokerControlState, BrokerHeartbeat, BrokerHeartbeatManager
 from trio_broker.cluster.controller_result import ControllerResult
-from trio_broker.cluster.decommission import is_empty, unregistration
+from trio_broker.cluster.decommission import unregistration
 from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from trio_broker.cluster.partition_change_builder import IsAcceptableLeader, without
 from trio_broker.cluster.topic_changes import ClusterChanges
@@ -72,11 +72,13 @@ def decide_heartbeat(
         KafkaError: STALE_BROKER_EPOCH.
     """
     broker = require_broker_epoch(image, heartbeat.broker_id, heartbeat.broker_epoch)
-    if broker.broker_id in image.leaving_brokers and (yield from is_empty(image, broker.broker_id)):
+    broker_id = broker.broker_id
+    is_leaving = broker_id in image.leaving_brokers
+    if is_leaving and not (yield from _has_partition(image, lambda each: broker_id in each.replicas)):
         # It has nothing left to do, and is asked to stop.
         heartbeat = attrs.evolve(heartbeat, want_shut_down=True)
     asks_leaders = heartbeat.want_shut_down and not broker.fenced
-    leads = (yield from _leads_any(image, broker.broker_id)) if asks_leaders else False
+    leads = (yield from _has_partition(image, lambda each: each.leader == broker_id)) if asks_leaders else False
     state = sessions.next_state(image, broker, heartbeat, leads=leads)
     records: list[Any] = []
     if state is BrokerControlState.UNFENCED:
@@ -222,12 +224,12 @@ def _partition_changes(
     return records
 
 
-def _leads_any(image: MetadataImage, broker_id: int) -> Steps[bool]:
+def _has_partition(image: MetadataImage, is_such: Callable[[PartitionImage], bool]) -> Steps[bool]:
+    """Whether any partition is such a one, looked for in turns."""
     budget = YieldBudget()
     for topic in image.topics.values():
-        for partition in topic.partitions.values():
-            if partition.leader == broker_id:
-                return True
+        if any(map(is_such, topic.partitions.values())):
+            return True
         if budget.is_spent:
             yield budget.renewed
     return False

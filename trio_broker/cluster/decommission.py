@@ -204,17 +204,6 @@ def unregistration(image: MetadataImage, broker_id: int) -> tuple[Any, ...]:
     return (record, setting)
 
 
-def is_empty(image: MetadataImage, broker_id: int) -> Steps[bool]:
-    """Whether a broker has no replica."""
-    budget = YieldBudget()
-    for topic in image.topics.values():
-        if any(broker_id in each.replicas for each in topic.partitions.values()):
-            return False
-        if budget.is_spent:
-            yield budget.renewed
-    return True
-
-
 # --- How far it is ---
 
 
@@ -273,10 +262,11 @@ def decommission_changes(
     Raises:
         KafkaError: as ``require_decommissionable``, where they begin one.
     """
-    if resource.type is not ConfigResourceType.BROKER or not any(each.name == DECOMMISSION for each in records):
+    wanted = [each.value for each in records if each.name == DECOMMISSION]
+    if resource.type is not ConfigResourceType.BROKER or not wanted:
         return []
     broker_id = int(resource.name)
-    if any(is_decommission(each.value) for each in records if each.name == DECOMMISSION):
+    if any(map(is_decommission, wanted)):
         require_decommissionable(image, config, broker_id)
         return []
     changes = ClusterChanges(image, config)
