@@ -54,17 +54,16 @@ def decide_internal_growth(image: MetadataImage, config: BrokerConfig) -> Steps[
     topics = [image.topics[name] for name in unset_topics(config) if name in image.topics]
     factor = default_replication_factor(image)
     records: list[Any] = []
-    budget = YieldBudget()
+    changes, budget = ClusterChanges(image, config), YieldBudget()
     partitions = [each for topic in topics for each in topic.partitions.values()]
     load = yield from ReplicaLoad.of(image, partitions)
     for topic in topics:
-        changes = ClusterChanges(image, config).of(topic)
         for index, partition in topic.partitions.items():
             missing = 0 if partition.is_reassigned else factor - len(partition.replicas)
             if missing > 0 and (added := load.added(partition.replicas, missing)):
                 replicas = load.led_evenly((*partition.replicas, *added), partition.replicas[0])
                 assignment = Assignment.of(partition).reassigned_to(replicas)
-                records.append(changes.change(index, assignment=assignment))
+                records.append(changes.of(topic).change(index, assignment=assignment))
             if budget.is_spent:
                 yield budget.renewed
         records += _raised_min_isr(topic, factor)
