@@ -144,15 +144,15 @@ async def move_into_etcd(
             state = await transactions.state_of_any()
             log = broker.copy.metadata_log
             # A broker that has been started since has left the id of the cluster there.
-            is_lost = restores and not broker.is_own and not state.end.offset
-            if state.cluster is not None or not (broker.is_own or is_lost):
+            brings = broker.is_own or (restores and not state.end.offset)
+            if state.cluster is not None or not brings:
                 transactions.require_own(state)
-            if not (broker.is_own or is_lost) and state.end.offset < log.log_end_offset:
+            if not brings and state.end.offset < log.log_end_offset:
                 raise HandoverRefused(
                     f"the metadata in etcd end at offset {state.end.offset}, and this copy at {log.log_end_offset}:"
                     " they were emptied or set back; --restore brings the copy where nothing is"
                 )
-            if broker.is_own or is_lost:
+            if brings:
                 await bring(transactions, state, broker.snapshot(), log.leader_epoch)
                 if broker.is_own:
                     give_up(runtime.disk, path)
@@ -162,7 +162,7 @@ async def move_into_etcd(
             state.end.offset,
             len(broker.copy.image.topics),
             state.stored_bytes,
-            were_there=not (broker.is_own or is_lost),
+            were_there=not brings,
         )
 
 
