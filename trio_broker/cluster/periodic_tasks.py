@@ -56,31 +56,25 @@ class PeriodicTasks:
         """Do all of it, until cancelled."""
         settings = self.config.node
         tasks = (
-            ScheduledTask(
-                "sessions of brokers", self._session_check_ms, partial(self._as_controller, self.fence_stale_brokers)
-            ),
+            ScheduledTask("sessions of brokers", self._session_check_ms, self.fence_stale_brokers),
             ScheduledTask(
                 "balance of leaders",
                 lambda: settings.leader_imbalance_check_interval_seconds * 1000,
-                partial(self._as_controller, self.balance_leaders),
+                self.balance_leaders,
             ),
-            ScheduledTask(
-                "replicas of internal topics",
-                lambda: GROWTH_CHECK_MS,
-                partial(self._as_controller, self.grow_internal_topics),
-            ),
-            ScheduledTask(
-                "decommissions",
-                lambda: DECOMMISSION_CHECK_MS,
-                partial(self._as_controller, self.advance_decommissions),
-            ),
-            ScheduledTask("snapshots of the metadata", lambda: SNAPSHOT_CHECK_MS, self.snapshots.take_if_due),
+            ScheduledTask("replicas of internal topics", lambda: GROWTH_CHECK_MS, self.grow_internal_topics),
+            ScheduledTask("decommissions", lambda: DECOMMISSION_CHECK_MS, self.advance_decommissions),
         )
         async with trio.open_nursery() as nursery:
             for task in tasks:
-                start_scheduled(nursery, task)
+                start_scheduled(nursery, attrs.evolve(task, run=partial(self._as_controller, task.run)))
+            # Also elsewhere: a snapshot is of what was published at the look before.
+            start_scheduled(
+                nursery,
+                ScheduledTask("snapshots of the metadata", lambda: SNAPSHOT_CHECK_MS, self.snapshots.take_if_due),
+            )
 
-    async def _as_controller(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _as_controller(self, work: Callable[[], Awaitable[object]]) -> None:
         """Do ``work`` while this broker is the controller; what is left of it is its successor's."""
         if self.operations.is_active:
             with contextlib.suppress(NotController):
