@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import json
 
-import cattrs
-
 from trio_broker.changes.change import ChangeOrigin
-
-_converter = cattrs.Converter(detailed_validation=False)
+from trio_broker.changes.change_file import converter
 
 
 def origin_text(origin: ChangeOrigin) -> str:
     """``origin`` as one line of JSON."""
-    return json.dumps(_converter.unstructure(origin), separators=(",", ":"))
+    return json.dumps(converter.unstructure(origin), separators=(",", ":"))
 
 
 def read_origin(text: str) -> ChangeOrigin | None:
     """The origin in ``text``; None if it is something else, as a newer version or another program may write."""
     try:
-        return _converter.structure(json.loads(text), ChangeOrigin)
+        return converter.structure(json.loads(text), ChangeOrigin)
     except Exception:  # cattrs raises whatever the values make it raise
         return None
