@@ -81,11 +81,9 @@ async def image_in(store: MetadataStore) -> MetadataImage:
 
 async def _image_read(store: MetadataStore) -> MetadataImage:
     end_offset, snapshot = await store.end_offset(), await store.snapshot()
-    image, position = MetadataImage(), 0
-    if snapshot is not None:
-        position = snapshot.id.end_offset
-        image = replayed(snapshot.records(), offset=position - 1, epoch=snapshot.id.epoch)
+    image = MetadataImage() if snapshot is None else _image_of(snapshot)
     delta, transactions, batch = MetadataDelta(image), MetadataTransactions(), None
+    position = image.offset + 1
     tail = store.tail(position)
     while position < end_offset:
         batch = await anext(tail)
@@ -93,6 +91,10 @@ async def _image_read(store: MetadataStore) -> MetadataImage:
         for record in transactions.settled(batch.records):
             delta.replay(record)
     return image if batch is None else delta.apply(offset=batch.last_offset, epoch=batch.epoch)
+
+
+def _image_of(snapshot: MetadataSnapshot) -> MetadataImage:
+    return replayed(snapshot.records(), offset=snapshot.id.end_offset - 1, epoch=snapshot.id.epoch)
 
 
 @attrs.define(eq=False)
@@ -146,7 +148,7 @@ class MetadataCopy:
             snapshot = await store.snapshot()
             assert snapshot is not None, "the log does not begin at 0"
             self.metadata_log = await self.workers.run(partial(replace, snapshot))
-            self.image = replayed(snapshot.records(), offset=snapshot.id.end_offset - 1, epoch=snapshot.id.epoch)
+            self.image = _image_of(snapshot)
             self.transactions = MetadataTransactions()
             await self._read(store, end_offset)
 
@@ -191,5 +193,4 @@ class MetadataCopy:
             log.error("the copy of the metadata ends at offset %d: %s", batch.base_offset, error)
             if is_log_failure(error):
                 self.metadata_log.log.bind_to_thread()
-                self.metadata_log.log.fail(error)
-                self.metadata_log.on_failure(error)
+                self.metadata_log.fail(error)

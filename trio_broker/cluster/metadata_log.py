@@ -330,6 +330,12 @@ class MetadataLog:
         self.leader_epoch = max(self.leader_epoch, epoch)
         self.log.note_synced(self._sync())
 
+    def fail(self, error: OSError) -> None:
+        """Take the log offline for good, and notify ``on_failure``."""
+        if self.log.failure is None:
+            self.log.fail(error)
+        self.on_failure(error)
+
     async def append(self, batch: PreparedBatch) -> bytes:
         """Append ``batch`` and return its bytes in the log, once they are on the disk.
 
@@ -347,10 +353,8 @@ class MetadataLog:
                 # Append, then sync, then return: the records are published only after this.
                 self.log.note_synced(await self._workers.run(self._sync, limiter=self._limiter))
             except OSError as error:
-                if self.log.failure is None and is_log_failure(error):
-                    self.log.fail(error)
                 if is_log_failure(error):
-                    self.on_failure(error)
+                    self.fail(error)
                 raise
         return bytes(data)
 
