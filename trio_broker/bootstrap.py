@@ -258,13 +258,12 @@ class Opening:
         producer_ids = ProducerIds(asked.allocate_producer_ids)
         markers = MarkerWriter(replicas, groups)
         clients = partial(broker_clients, config, runtime, metadata_cache)
-        if self.shared is not None:
-            # Before the partitions, which are fetched from the moment they follow.
-            replicate(self.nursery, replicas, asked, clients, runtime)
         channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
         transactions = TransactionCoordinator(replicas, channels, asked, metadata_cache, producer_ids, config, runtime)
         assignments = asked_by_people = cluster_events = None
         if self.shared is not None:
+            # Before the partitions, which are fetched from the moment they follow.
+            replicate(self.nursery, replicas, asked, clients, runtime)
             assignments = AssignmentsManager(asked, replicas, metadata_cache)
             start_background(self.nursery, "reports of log directories", assignments.run)
             replicas.alter_log_dirs.on_moved = assignments.check_one
@@ -351,15 +350,8 @@ class Opening:
         wanted = attrs.evolve(
             wanted, features=own_features(), previous_broker_epoch=self.directories.previous_broker_epoch
         )
-        metadata_cache = controller.loader.publisher.cache
         membership = await join_cluster(
-            self.nursery,
-            controller,
-            wanted,
-            self.shared,
-            metadata_cache,
-            self.runtime,
-            log_manager.offline_directory_ids,
+            self.nursery, controller, wanted, self.shared, self.runtime, log_manager.offline_directory_ids
         )
         await controller.loader.wait_loaded(membership.broker_epoch + 1)
         return membership
@@ -400,7 +392,6 @@ async def join_cluster(
     controller: Controller,
     wanted: NodeRegistration,
     shared: SharedMetadata,
-    metadata_cache: MetadataCache,
     runtime: Runtime,
     offline_log_dirs: Callable[[], Set[bytes]],
 ) -> Membership:
@@ -409,7 +400,7 @@ async def join_cluster(
     Raises:
         RegistrationRefused: this broker cannot be one of the cluster.
     """
-    config = controller.config
+    config, metadata_cache = controller.config, controller.loader.publisher.cache
     channels = controller_channels(config, runtime, shared.store, metadata_cache, wanted.incarnation_id)
     asked = RemoteController(controller, channels, metadata_cache, config, shared.cluster_id)
     start_background(nursery, "controller", controller.lead)
