@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import attrs
 import pytest
@@ -134,6 +135,21 @@ async def test_a_silent_broker_is_fenced_by_the_clock_and_comes_back_into_the_is
     assert summary(controller.image) == (2, (2, 3, 1), ())
     assert await controller.elect_leaders(ElectionType.PREFERRED, [T_0]) == [None]
     assert summary(controller.image) == (1, (2, 3, 1), ())
+
+
+async def test_an_election_is_decided_on_what_was_decided_while_it_waited(brokers, controller):
+    refusals = []
+
+    async def elect():
+        refusals.extend(await controller.elect_leaders(ElectionType.PREFERRED, [T_0]))
+
+    async with trio.open_nursery() as nursery, controller.operations.lock:
+        nursery.start_soon(partial(brokers.beat, 1, want_fence=True))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(elect)
+        await trio.testing.wait_all_tasks_blocked()
+    assert [each.code for each in refusals] == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
+    assert summary(controller.image) == (2, (2, 3), ())
 
 
 async def test_no_process_takes_the_id_of_a_broker_in_contact_and_any_may_after_its_session(brokers, controller, clock):

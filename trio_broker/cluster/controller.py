@@ -256,8 +256,10 @@ class Controller:
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[TopicPartition]
     ) -> list[KafkaError | None]:
-        decisions = decide_elections(self.image, self.settings, election, partitions)
-        return (await self.operations.carry_out(lambda: list_in_turns(decisions)))[0]
+        def decide() -> Steps[Iterable[ControllerResult[None] | KafkaError]]:
+            return list_in_turns(decide_elections(self.image, self.settings, election, partitions))
+
+        return (await self.operations.carry_out(decide))[0]
 
     async def reassign_partitions(
         self, reassignments: Sequence[Reassignment], *, allow_replication_factor_change: bool
