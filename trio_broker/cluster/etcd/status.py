@@ -7,7 +7,7 @@ from trio_broker.cluster.etcd.layout import stored_cluster_id
 from trio_broker.cluster.etcd.opening import opened_store
 from trio_broker.cluster.etcd.snapshots import MAX_STORED_BYTES
 from trio_broker.cluster.metadata_copy import image_in
-from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage, MetadataImage
+from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage
 from trio_broker.common.cluster_status import BrokerStatus, ClusterStatus, RegistrationState, StoreSize
 from trio_broker.common.host_port import host_port
 from trio_broker.common.topic_partition import TopicPartition
@@ -24,14 +24,18 @@ async def etcd_status(config: MetadataStoreConfig, runtime: Runtime) -> ClusterS
     """
     async with opened_store(config, runtime, "") as (unknown, _):
         transactions = unknown.transactions
-        cluster = (await transactions.state_of_any()).cluster
-        cluster_id = "" if cluster is None else stored_cluster_id(cluster)
+        state = await transactions.state_of_any()
+        cluster_id = "" if state.cluster is None else stored_cluster_id(state.cluster)
         store = EtcdMetadataStore(transactions.etcd, transactions.layout, cluster_id, runtime.clock)
         # Which refuses a prefix without a cluster.
-        state = await store.transactions.present_state()
+        store.transactions.require_own(state)
         image = await image_in(store)
-    return status_of(
-        image,
+    partitions = {
+        TopicPartition(topic.name, index): each
+        for topic in image.topics.values()
+        for index, each in topic.partitions.items()
+    }
+    return ClusterStatus(
         cluster_id=cluster_id,
         store=config.metadata_store,
         controller_id=None if state.leader.leader_id == NO_LEADER else state.leader.leader_id,
@@ -39,22 +43,10 @@ async def etcd_status(config: MetadataStoreConfig, runtime: Runtime) -> ClusterS
         end_offset=state.end.offset,
         revision=state.revision,
         size=StoreSize(state.stored_bytes, MAX_STORED_BYTES),
-    )
-
-
-def status_of(image: MetadataImage, **facts: object) -> ClusterStatus:
-    """The state by ``image``, and by ``facts``, the other fields of it."""
-    partitions = {
-        TopicPartition(topic.name, index): each
-        for topic in image.topics.values()
-        for index, each in topic.partitions.items()
-    }
-    return ClusterStatus(
         brokers=[broker_status(each) for _, each in sorted(image.brokers.items())],
         partitions=len(partitions),
         unavailable=sorted(name for name, each in partitions.items() if each.leader == NO_LEADER),
         under_replicated=sum(set(each.isr) != set(each.replicas) for each in partitions.values()),
-        **facts,  # type: ignore[arg-type]
     )
 
 
