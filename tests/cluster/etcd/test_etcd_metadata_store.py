@@ -377,6 +377,11 @@ async def test_an_etcd_that_was_restored_from_a_backup_stops_the_broker(autojump
         await append(store, claim, "c")
     with pytest.raises(OSError, match="backup"):
         await anext(tail)
+    # Also when etcd has come to the revision that was known.
+    for _ in range(10):
+        backup.txn(TxnRequest(success=[put(b"other", b"")]))
+    await trio.sleep(2)
+    assert "as if restored from a backup" in store.problem
     # A broker that starts with what it had read sees it as well.
     again = await world.broker()
     with pytest.raises(OSError, match=f"read it up to {end}: etcd was restored from a backup"):

@@ -95,7 +95,8 @@ class EtcdMetadataStore:
         # Epoch and offset of an append that may be carried out yet.
         self._unsettled: tuple[int, int] | None = None
         self._stored_bytes = 0
-        self.problem = ""
+        # Why the last look was not answered.
+        self._unanswered = ""
         # Why nothing is done any more.
         self.failure: ForeignMetadata | None = None
         self.changed = Pulse()
@@ -139,14 +140,18 @@ class EtcdMetadataStore:
             moment = self.changed.moment
             try:
                 await self._look_once()
-                self.problem = ""
+                self._unanswered = ""
             except ForeignMetadata as error:
-                self.problem = str(error.strerror)
                 self._fail(error)
             except OSError as error:
-                self.problem = str(error.strerror)
+                self._unanswered = str(error.strerror)
                 self._throttle.warning("look", f"who is the controller is not known: {error.strerror}")
             await self.changed.wait(since=moment, until=trio.current_time() + IDLE_READ_SECONDS)
+
+    @property
+    def problem(self) -> str:
+        """See ``MetadataStore``."""
+        return self._unanswered if self.failure is None else str(self.failure.strerror)
 
     async def _look_for_alarms(self) -> None:
         """Say each minute what etcd itself calls wrong."""
