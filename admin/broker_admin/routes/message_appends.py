@@ -172,7 +172,7 @@ async def post_records(request: Request) -> Response:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in ("application/json", NDJSON):
         raise Problem(415, f"records come as application/json or as {NDJSON}")
-    if await state.cluster.messages.readable_partitions(topic) is None:
+    if topic not in state.cluster.topics.names():
         raise Problem(404, NO_SUCH_TOPIC)
     body = await read_body(request, MAX_APPEND_BYTES)
     is_single = media_type == "application/json"
