@@ -143,6 +143,10 @@ async def test_topics_are_shown_with_the_offsets_of_their_partitions(client, vie
     assert (first.log_start_offset, first.high_watermark, first.log_end_offset) == (0, 2, 2)
     assert (second.log_end_offset, second.size_bytes) == (0, 0)
     assert first.size_bytes > 0
+    # It is in the log's file, which is read where it is wanted only.
+    assert first.oldest_record_at_ms is None
+    first, _ = await view.cluster.topics.partitions("orders", oldest_records=True)
+    assert first.oldest_record_at_ms == 1_700_000_000_000
 
 
 async def test_the_threads_shown_are_those_that_run(broker, view):

@@ -37,10 +37,18 @@ async def get_led_topics(request: Request) -> Response:
     return await json_response_from_thread(LedTopics(tuple(each for each in led if name in (None, each.name))))
 
 
-@operation(LedPartitions, problems=NO_SUCH_TOPIC)
+@attrs.frozen
+class LedPartitionsQuery:
+    """Whether the head of each log is to be read for the time of its oldest record."""
+
+    oldest_records: bool = True
+
+
+@operation(LedPartitions, query=LedPartitionsQuery, problems=NO_SUCH_TOPIC)
 async def get_led_partitions(request: Request) -> Response:
     """Those partitions of a topic that this broker leads, with each of their replicas as it sees them."""
-    partitions = await cluster_of(request).topics.led_partitions(name_of(request))
+    oldest_records = query_of(request, LedPartitionsQuery).oldest_records
+    partitions = await cluster_of(request).topics.led_partitions(name_of(request), oldest_records=oldest_records)
     if partitions is None:
         raise no_such_topic(name_of(request))
     return await json_response_from_thread(LedPartitions(tuple(partitions)))

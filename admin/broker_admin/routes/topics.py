@@ -193,7 +193,7 @@ async def get_rates(request: Request) -> Response:
 async def get_partitions(request: Request) -> Response:
     """A topic's partitions with offsets, size, rates, and their shares of the topic."""
     query = query_of(request, PartitionsQuery)
-    partitions = await cluster_of(request).topics.partitions(name_of(request))
+    partitions = await cluster_of(request).topics.partitions(name_of(request), oldest_records=True)
     if partitions is None:
         raise no_such_topic(name_of(request))
     page = await trio.to_thread.run_sync(select_partitions, partitions, query)

@@ -233,7 +233,7 @@ async def get_topic_page(request: Request) -> Response:
 async def get_partitions_page(request: Request) -> Response:
     """The partitions of one topic."""
     query, name = query_of(request, PartitionsQuery), name_of(request)
-    partitions = await cluster_of(request).topics.partitions(name)
+    partitions = await cluster_of(request).topics.partitions(name, oldest_records=True)
     if partitions is None:
         raise no_such_topic(name)
     page = await trio.to_thread.run_sync(select_partitions, partitions, query)

@@ -112,15 +112,15 @@ class TopicsLedHere:
             ),
         )
 
-    async def partitions(self, topic: TopicImage) -> Sequence[PartitionDetail]:
+    async def partitions(self, topic: TopicImage, *, oldest_records: bool) -> Sequence[PartitionDetail]:
         """Those that this broker leads, and those whose log could not be opened here."""
-        image, led = self.services.metadata_cache.image, self.services.node.node_id
-        local, replicas = self.local(topic), self.services.replicas
-        await self._learn_last_writes(self._led_of(topic))
-        oldest = await self._oldest_records(self._led_of(topic))
+        image, own_id = self.services.metadata_cache.image, self.services.node.node_id
+        local, replicas, led = self.local(topic), self.services.replicas, self._led_of(topic)
+        await self._learn_last_writes(led)
+        oldest = await self._oldest_records(led) if oldest_records else {}
         now, details = self.services.clock.monotonic(), []
         async for index, state in InTurns(sorted(topic.partitions.items())):
-            if state.leader != led:
+            if state.leader != own_id:
                 continue
             detail = partition_detail(index, state)
             partition = None if local is None else local.partitions.get(index)

@@ -180,12 +180,14 @@ class LiveTopicsView:
 
     # ---- its partitions ----
 
-    async def partitions(self, name: str) -> Sequence[PartitionDetail] | None:
+    async def partitions(self, name: str, *, oldest_records: bool = False) -> Sequence[PartitionDetail] | None:
         topic = self._image_of(name)
         if topic is None:
             return None
-        others = await self.peers.fetch_each(led_address(name, "partitions"), LedPartitions, leaders_of(topic))
-        answers = [await self.led_topics.partitions(topic), *(each.partitions for each in others.values.values())]
+        address = f"{led_address(name, 'partitions')}?oldest_records={str(oldest_records).lower()}"
+        others = await self.peers.fetch_each(address, LedPartitions, leaders_of(topic))
+        own = await self.led_topics.partitions(topic, oldest_records=oldest_records)
+        answers = [own, *(each.partitions for each in others.values.values())]
         known = {detail.partition: detail for answer in answers for detail in answer}
         details = [
             known.get(index) or attrs.evolve(partition_detail(index, state), error=untold(state.leader, others.missing))
@@ -195,9 +197,9 @@ class LiveTopicsView:
         bytes_in = sum(each.bytes_in_per_second or 0.0 for each in details)
         return [with_shares(each, size_bytes, bytes_in) for each in details]
 
-    async def led_partitions(self, name: str) -> Sequence[PartitionDetail] | None:
+    async def led_partitions(self, name: str, *, oldest_records: bool) -> Sequence[PartitionDetail] | None:
         topic = self._image_of(name)
-        return None if topic is None else await self.led_topics.partitions(topic)
+        return None if topic is None else await self.led_topics.partitions(topic, oldest_records=oldest_records)
 
 
 def leaders_of(topic: TopicImage) -> set[int]:

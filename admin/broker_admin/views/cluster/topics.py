@@ -328,16 +328,17 @@ class TopicsView(Protocol):
         """What this broker leads, by topic, from a report that may be some seconds old."""
         ...
 
-    async def led_partitions(self, name: str) -> Sequence[PartitionDetail] | None:
-        """Those partitions of a topic that this broker leads, with the time of the oldest record."""
+    async def led_partitions(self, name: str, *, oldest_records: bool) -> Sequence[PartitionDetail] | None:
+        """Those partitions of a topic that this broker leads."""
         ...
 
     def led_rates(self, name: str) -> TopicRates | None:
         """What this broker has carried of a topic in the last hour."""
         ...
 
-    async def partitions(self, name: str) -> Sequence[PartitionDetail] | None:
-        """Its partitions, in order."""
+    async def partitions(self, name: str, *, oldest_records: bool = False) -> Sequence[PartitionDetail] | None:
+        """Its partitions, in order. With ``oldest_records`` the head of each log is read for the time of its first one;
+        all else is in memory."""
         ...
 
     async def consumers(self, name: str) -> Sequence[TopicConsumer] | None:
