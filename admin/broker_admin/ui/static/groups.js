@@ -3,35 +3,26 @@
 
 import "./dialog.js";
 import "./table.js";
-import { isLive, isStill, keepUpToDate, loadAnew, quietly } from "./live.js";
-import { refreshRegions } from "./morph.js";
+import { loadAnew, quietly } from "./live.js";
+import { refreshEvery, refreshRegions } from "./morph.js";
 
 const REFRESH_MS = 3_000; // between two readings of the page while it is looked at
 const REBALANCE_MS = 250; // after news of a rebalance, of which there may be several in a row
 
 const groupId = /** @type {HTMLElement | null} */ (document.querySelector("[data-group-id]"))?.dataset.groupId;
 const isMissing = document.querySelector("[data-missing]") !== null;
-let isLoading = false; // a page of a large group may take longer than the pause between two refreshes
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let soon;
 
-async function refresh() {
-  if (isLoading) return;
-  isLoading = true;
-  try {
-    const status = await refreshRegions();
-    if (status === (isMissing ? 200 : 404)) loadAnew(); // the group has come, or is gone
-  } finally {
-    isLoading = false;
-  }
+async function load() {
+  const status = await refreshRegions();
+  if (status === (isMissing ? 200 : 404)) loadAnew(); // the group has come, or is gone
 }
 
-keepUpToDate(refresh, {
-  sample: () => undefined,
+const refresh = refreshEvery(REFRESH_MS, load, {
   groups: (/** @type {{group_ids: string[]}} */ news) => {
     if (groupId !== undefined && !news.group_ids.includes(decodeURIComponent(groupId))) return;
     clearTimeout(soon);
     soon = setTimeout(() => quietly(refresh), REBALANCE_MS);
   },
 });
-if (!isStill) setInterval(() => isLive() && !document.hidden && quietly(refresh), REFRESH_MS);

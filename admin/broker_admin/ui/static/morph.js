@@ -8,7 +8,7 @@
  * new ones wait, those that are gone are greyed, and all is put right when the pointer leaves.
  */
 
-import { read } from "./live.js";
+import { isLive, isStill, keepUpToDate, quietly, read } from "./live.js";
 import { showLocalTimes } from "./times.js";
 
 /** @type {WeakMap<Element, Element>} rows as they are to be, of those over which the pointer is now */
@@ -27,6 +27,26 @@ export async function refreshRegions(address = location.href) {
   showLocalTimes();
   document.dispatchEvent(new CustomEvent("refreshed"));
   return answer.status;
+}
+
+/** Keep the page up to date by reading it again every `pauseMs` while it is looked at, never twice at the same time.
+ * @param {number} pauseMs @param {() => Promise<unknown>} load reads it
+ * @param {Record<string, (data: any) => void>} [handlers] by the names of the events
+ * @returns {() => Promise<void>} reads it again, unless it is being read */
+export function refreshEvery(pauseMs, load, handlers = {}) {
+  let isLoading = false; // a large page may take longer than the pause
+  async function refresh() {
+    if (isLoading) return;
+    isLoading = true;
+    try {
+      await load();
+    } finally {
+      isLoading = false;
+    }
+  }
+  keepUpToDate(refresh, { sample: () => undefined, ...handlers });
+  if (!isStill) setInterval(() => isLive() && !document.hidden && quietly(refresh), pauseMs);
+  return refresh;
 }
 
 /** Make `element` what `fresh` is. @param {Element} element @param {Element} fresh of another document */
