@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from broker_admin.app_state import state_of
 from broker_admin.forwarding import ASKED_THROUGH, NOT_FORWARDED, forward
 from broker_admin.problems import Problem
-from broker_admin.structuring import MAX_DIGITS, shown
+from broker_admin.structuring import number_in_path, shown
 
 NO_SUCH_BROKER = "there is no such broker"
 """What each address below that of a broker may answer with 404."""
@@ -58,14 +58,9 @@ class LeaderRoute(Route):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        topic, partition = request.path_params["topic"], request.path_params["partition"]
-        leader = state_of(request).cluster.topics.leader(topic, int(partition)) if is_number(partition) else None
+        partition, topics = number_in_path(request.path_params["partition"]), state_of(request).cluster.topics
+        leader = None if partition is None else topics.leader(request.path_params["topic"], partition)
         await answer_at(leader, super().handle, scope, receive, send)
-
-
-def is_number(text: str) -> bool:
-    """Whether ``text`` is the number of a partition."""
-    return text.isascii() and text.isdecimal() and len(text) < MAX_DIGITS
 
 
 class RawPathRoute(Route):
@@ -107,6 +102,18 @@ class TransactionRoute(RawPathRoute):
         request = Request(scope)
         coordinator = state_of(request).cluster.transactions.coordinator(transactional_id_of(request))
         await answer_at(coordinator, super().handle, scope, receive, send)
+
+
+def broker_id_of(request: Request) -> int:
+    """The broker that a request is about, which any may answer.
+
+    Raises:
+        Problem: 404, that is no id.
+    """
+    broker_id = number_in_path(request.path_params["broker_id"])
+    if broker_id is None:
+        raise Problem(404, f"there is no broker {shown(request.path_params['broker_id'])}")
+    return broker_id
 
 
 def group_id_of(request: Request) -> str:

@@ -30,6 +30,9 @@ MAX_SHOWN_CHARACTERS = 60
 MAX_DIGITS = 19
 """Of a whole number in a query, as an int64 has. Python takes seconds for the digits of a megabyte."""
 
+MAX_INT32_DIGITS = 10
+"""Of the number of a partition, or the id of a broker, in a path."""
+
 Path = tuple[str | int, ...]
 """The names and indexes that lead to a value of the body."""
 
@@ -74,6 +77,12 @@ def structure_query(parameters: QueryParams, wanted: type[T]) -> T:
     if structurer.errors:
         raise Problem.of_errors(400, structurer.errors, "the query cannot be answered")
     return wanted(**given)
+
+
+def number_in_path(text: str) -> int | None:
+    """The number of a partition or the id of a broker; None if ``text`` is none."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_INT32_DIGITS
+    return int(text) if is_number else None
 
 
 def read_text(text: str, wanted: Any) -> Any:

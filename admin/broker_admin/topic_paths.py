@@ -5,9 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from broker_admin.problems import Problem
-
-MAX_PARTITION_DIGITS = 10
-"""Of an int32."""
+from broker_admin.structuring import number_in_path
 
 
 def name_of(request: Request) -> str:
@@ -25,10 +23,10 @@ def partition_of(request: Request) -> int:
     Raises:
         Problem: 404, it is no number of a partition.
     """
-    text = request.path_params["partition"]
-    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_PARTITION_DIGITS):
+    number = number_in_path(request.path_params["partition"])
+    if number is None:
         raise no_such_partition()
-    return int(text)
+    return number
 
 
 def no_such_partition() -> Problem:

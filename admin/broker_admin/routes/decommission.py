@@ -5,7 +5,7 @@ Any broker of the cluster answers, also for one that is dead.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
@@ -17,13 +17,9 @@ from broker_admin.encoding import json_response
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller
-from broker_admin.routing import NO_SUCH_BROKER
-from broker_admin.structuring import shown
+from broker_admin.routing import NO_SUCH_BROKER, broker_id_of
 from broker_admin.views.cluster.decommission import DecommissionRefused
 from trio_broker.cluster.decommission_progress import DecommissionProgress
-
-MAX_ID_DIGITS = 10
-"""Of the largest id of a broker, an int32."""
 
 UNKNOWN = {404: NO_SUCH_BROKER}
 
@@ -32,18 +28,6 @@ PROBLEMS: Mapping[int, str] = {
     409: "too few brokers would be left; nothing was changed",
     503: "the metadata cannot be changed now",
 }
-
-
-def broker_id_of(request: Request) -> int:
-    """The broker that a request is about.
-
-    Raises:
-        Problem: 404, that is no id.
-    """
-    text = str(request.path_params["broker_id"])
-    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_ID_DIGITS):
-        raise Problem(404, f"there is no broker {shown(text)}")
-    return int(text)
 
 
 def problem_of(refused: DecommissionRefused) -> Problem:
@@ -69,15 +53,7 @@ class DecommissionEndpoint(HTTPEndpoint):
 
         It goes on by itself, under any controller. With ``dry_run`` the answer says what would move where.
         """
-        check_caller(request)
-        dry_run = query_of(request, ChangeQuery).dry_run
-        try:
-            progress = await cluster_of(request).decommission.begin(
-                broker_id_of(request), changed_by=caller_name(request), dry_run=dry_run
-            )
-        except DecommissionRefused as refused:
-            raise problem_of(refused) from refused
-        return json_response(progress)
+        return await changed(request, cluster_of(request).decommission.begin)
 
     @operation(DecommissionProgress, query=ChangeQuery, is_change=True, problems=PROBLEMS)
     async def delete(self, request: Request) -> Response:
@@ -85,15 +61,18 @@ class DecommissionEndpoint(HTTPEndpoint):
 
         Replicas that are on their way stay on it, and those that have moved do not come back.
         """
-        check_caller(request)
-        dry_run = query_of(request, ChangeQuery).dry_run
-        try:
-            progress = await cluster_of(request).decommission.cancel(
-                broker_id_of(request), changed_by=caller_name(request), dry_run=dry_run
-            )
-        except DecommissionRefused as refused:
-            raise problem_of(refused) from refused
-        return json_response(progress)
+        return await changed(request, cluster_of(request).decommission.cancel)
+
+
+async def changed(request: Request, change: Callable[..., Awaitable[DecommissionProgress]]) -> Response:
+    """The answer to ``change``, a method of ``DecommissionView``."""
+    check_caller(request)
+    dry_run = query_of(request, ChangeQuery).dry_run
+    try:
+        progress = await change(broker_id_of(request), changed_by=caller_name(request), dry_run=dry_run)
+    except DecommissionRefused as refused:
+        raise problem_of(refused) from refused
+    return json_response(progress)
 
 
 ROUTES = [Route("/api/v1/brokers/{broker_id}/decommission", DecommissionEndpoint)]

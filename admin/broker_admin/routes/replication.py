@@ -20,9 +20,8 @@ from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, check_caller, read_change
-from broker_admin.routing import NO_SUCH_BROKER, NodeRoute
+from broker_admin.routing import NO_SUCH_BROKER, NodeRoute, broker_id_of
 from broker_admin.schemas import PartitionNumber, bounded
-from broker_admin.structuring import shown
 from broker_admin.topic_paths import name_of
 from broker_admin.views.cluster.replication import (
     BegunReassignment,
@@ -39,8 +38,6 @@ from trio_broker.cluster.cluster_event import ClusterEvent
 
 MAX_NAMED_PARTITIONS = 1000
 """Partitions that one change may name."""
-
-MAX_BROKER_ID = 2**31 - 1
 
 REFUSED: Mapping[int, str] = {
     404: "there is no such topic, partition or broker",
@@ -173,17 +170,13 @@ async def reassign(request: Request) -> Response:
         raise problem_of(refused) from refused
 
 
-@operation(
-    Unregistration, query=ChangeQuery, is_change=True, problems={**REFUSED, 404: NO_SUCH_BROKER}
-)  # fmt: skip
+@operation(Unregistration, query=ChangeQuery, is_change=True, problems={**REFUSED, 404: NO_SUCH_BROKER})
 async def unregister(request: Request) -> Response:
     """Take a broker that is gone for good out of the cluster; one that is in contact is refused."""
     check_caller(request)
-    dry_run, asked = query_of(request, ChangeQuery).dry_run, request.path_params["broker_id"]
-    if not (asked.isascii() and asked.isdecimal() and int(asked[:12]) <= MAX_BROKER_ID):
-        raise Problem(404, f"there is no broker {shown(asked)}")
+    dry_run, broker_id = query_of(request, ChangeQuery).dry_run, broker_id_of(request)
     try:
-        return json_response(await cluster_of(request).replication.unregister(int(asked), dry_run=dry_run))
+        return json_response(await cluster_of(request).replication.unregister(broker_id, dry_run=dry_run))
     except ReplicationRefused as refused:
         raise problem_of(refused) from refused
 
