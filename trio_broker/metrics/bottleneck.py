@@ -211,9 +211,7 @@ def awaited_together(samples: Sequence[HistorySample]) -> dict[int, FollowerLag]
     together: dict[int, FollowerLag] = {}
     for sample in samples:
         for broker_id, lag in sample.awaited_followers.items():
-            known = together.get(broker_id, FollowerLag())
-            largest = max(known.lag_records, lag.lag_records)
-            together[broker_id] = FollowerLag(known.partitions + lag.partitions, largest)
+            together[broker_id] = lag.plus(together.get(broker_id, FollowerLag()))
     return together
 
 

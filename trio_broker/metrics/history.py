@@ -38,9 +38,9 @@ class FollowerLag:
     partitions: int = 0
     lag_records: int = 0
 
-    def plus(self, lag_records: int) -> FollowerLag:
-        """One more partition waits for it."""
-        return FollowerLag(self.partitions + 1, max(self.lag_records, lag_records))
+    def plus(self, other: FollowerLag) -> FollowerLag:
+        """What waits for it in both."""
+        return FollowerLag(self.partitions + other.partitions, max(self.lag_records, other.lag_records))
 
 
 @attrs.frozen(kw_only=True)

@@ -19,6 +19,6 @@ def awaited_followers(partitions: Iterable[Partition]) -> dict[int, FollowerLag]
         behind = [each for each in remote.replicas.values() if each.broker_id in remote.state.isr]
         last = min(behind, key=lambda each: each.log_end_offset, default=None)
         if last is not None and last.log_end_offset < end:
-            known = awaited.get(last.broker_id, FollowerLag())
-            awaited[last.broker_id] = known.plus(end - max(last.log_end_offset, 0))
+            lag = FollowerLag(1, end - max(last.log_end_offset, 0))
+            awaited[last.broker_id] = lag.plus(awaited.get(last.broker_id, FollowerLag()))
     return awaited
