@@ -79,7 +79,6 @@ def snapshot(**changes: Any) -> MetricsSnapshot:
         "node_id": 1,
         "cluster_id": "abc",
         "durability": "fsync",
-        "address": "broker.example:9092",
         "uptime_seconds": 60.0,
         "log_size_bytes": 4096,
         "server": SERVER,

@@ -95,9 +95,7 @@ class LiveNodeView(NodeView):
             loggers=LiveLoggersView(services),
             topic_segments=LiveTopicSegmentsView(services),
             readings=readings,
-            metrics=LiveMetricsView(
-                services, server, identity, groups, latency, transactions, overview, cluster.replication
-            ),
+            metrics=LiveMetricsView(services, server, identity, groups, latency, transactions, overview),
             latency=latency,
             segments=LiveSegmentsView(services.replicas, services.node.cluster_id, services.node.node_id),
             clients=LiveClientsView(services, server),

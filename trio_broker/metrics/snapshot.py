@@ -113,7 +113,6 @@ class MetricsSnapshot:
     node_id: int
     cluster_id: str
     durability: str
-    address: str
     uptime_seconds: float
     log_size_bytes: int
     server: SocketServerStatistics

@@ -8,7 +8,6 @@ from functools import partial
 import attrs
 
 from trio_broker.broker_view.cluster.groups import LiveGroupsView
-from trio_broker.broker_view.cluster.replication import LiveReplicationView
 from trio_broker.broker_view.cluster.transactions import LiveTransactionsView
 from trio_broker.broker_view.node.cluster_reading import cluster_reading
 from trio_broker.broker_view.node.identity import LiveIdentityView
@@ -32,7 +31,6 @@ class LiveMetricsView:
     latency: LiveLatencyView
     transactions: LiveTransactionsView
     overview: LiveOverviewView
-    replication: LiveReplicationView
 
     async def prometheus_renderer(self) -> Callable[[], bytes]:
         # Imported here: prometheus_client is for those who are scraped.
@@ -56,7 +54,6 @@ class LiveMetricsView:
             node_id=node.node_id,
             cluster_id=node.cluster_id,
             durability=node.durability,
-            address=next((f"{each.host}:{each.port}" for each in node.listeners), ""),
             uptime_seconds=node.uptime_seconds,
             log_size_bytes=sum(partition.log.size_bytes for partition in replicas.partitions()),
             server=self.server.statistics(),
@@ -66,7 +63,7 @@ class LiveMetricsView:
             cpu=self.services.runtime.cpu_clock.times(),
             scrubber=replicas.log_maintenance.log_scrubber.statistics(),
             groups=self.services.groups.statistics(),
-            cluster=await cluster_reading(self.services, await self.replication.report()),
+            cluster=await cluster_reading(self.services, overview.cluster),
             transactions=transactions,
             recovery=replicas.log_manager.load_report.progress,
             names=names,
