@@ -22,6 +22,7 @@ from broker_admin.views.cluster.replication import (
     Unregistration,
 )
 from trio_broker.broker_view.cached_report import CachedReport
+from trio_broker.broker_view.cluster.groups import REPORT_PAUSE_FACTOR
 from trio_broker.broker_view.cluster.peers import LivePeersView
 from trio_broker.broker_view.cluster.replica_details import reason_out_of_sync
 from trio_broker.broker_view.cluster.replication_changes import ReplicationChanges
@@ -38,8 +39,6 @@ from trio_broker.handlers.support.services import BrokerServices
 
 REPORT_SECONDS: Final = 1.0
 """How long a report on the cluster is good for: what has just failed is to be seen at once."""
-
-REPORT_PAUSE_FACTOR: Final = 9
 
 MAX_UNDER_REPLICATED: Final = 200
 """Under-replicated partitions that are listed; with a broker away there may be ten thousand."""

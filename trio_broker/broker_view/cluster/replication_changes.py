@@ -26,6 +26,7 @@ from kafka_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitio
 from kafka_wire.messages.unregister_broker import UnregisterBrokerRequest
 from kafka_wire.schema import Request
 from trio_broker.broker_view.cluster.topics import LiveTopicsView
+from trio_broker.cluster.leader_elections import ElectionType
 from trio_broker.cluster.metadata_image import PartitionImage, TopicImage
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.services import BrokerServices
@@ -35,9 +36,6 @@ R = TypeVar("R")
 
 CONTROLLER_SECONDS: Final = 30.0
 """How long the controller may take, Kafka's default of a client."""
-
-PREFERRED: Final = 0
-"""The type of an election of the preferred replica."""
 
 
 class ReplicationChanges:
@@ -58,16 +56,15 @@ class ReplicationChanges:
     # ---- elections ----
 
     async def elect_preferred(self, partitions: Sequence[tuple[str, int]], *, dry_run: bool) -> PreferredElection:
-        wanted = [self._electable(*place) for place in partitions] or [
-            each async for each in InTurns(self._imbalanced())
-        ]
+        wanted = [self._named(*place) for place in partitions] or await self._imbalanced()
         errors: dict[tuple[str, int], str] = {}
         if wanted and not dry_run:
             by_topic: dict[str, list[int]] = {}
             for each in wanted:
                 by_topic.setdefault(each.topic, []).append(each.partition)
             named = [TopicPartitions(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()]
-            response = await self._ask(ElectLeadersRequest(election_type=PREFERRED, topic_partitions=named))
+            request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, topic_partitions=named)
+            response = await self._ask(request)
             require_none(response.error_code, None)
             for topic in response.replica_election_results:
                 for result in topic.partition_result:
@@ -87,21 +84,17 @@ class ReplicationChanges:
             ),
         )
 
-    def _electable(self, topic: str, index: int) -> ElectedPartition:
-        state = self._state_of(self._topic(topic), index)
-        preferred = state.replicas[0]
-        error = None if preferred in state.isr else f"broker {preferred}, the preferred leader, is not in sync"
-        return ElectedPartition(topic=topic, partition=index, leader=state.leader, preferred=preferred, error=error)
+    def _named(self, topic: str, index: int) -> ElectedPartition:
+        return to_be_elected(topic, index, self._state_of(self._topic(topic), index))
 
-    def _imbalanced(self) -> list[ElectedPartition]:
+    async def _imbalanced(self) -> list[ElectedPartition]:
         """The partitions that another broker leads than the preferred one, which could."""
-        topics = self.services.metadata_cache.image.topics.values()
-        return [
-            self._electable(topic.name, index)
-            for topic in topics
-            for index, state in sorted(topic.partitions.items())
-            if state.leader != state.replicas[0] and state.replicas[0] in state.isr
-        ]
+        found = []
+        async for topic in InTurns(self.services.metadata_cache.image.topics.values()):
+            async for index, state in InTurns(sorted(topic.partitions.items())):
+                if state.leader != state.replicas[0] and state.replicas[0] in state.isr:
+                    found.append(to_be_elected(topic.name, index, state))
+        return found
 
     # ---- reassignments ----
 
@@ -194,6 +187,13 @@ class ReplicationChanges:
         if state is None:
             raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {index}")
         return state
+
+
+def to_be_elected(topic: str, index: int, state: PartitionImage) -> ElectedPartition:
+    """A partition before the election of its preferred leader, with what speaks against that."""
+    preferred = state.replicas[0]
+    error = None if preferred in state.isr else f"broker {preferred}, the preferred leader, is not in sync"
+    return ElectedPartition(topic=topic, partition=index, leader=state.leader, preferred=preferred, error=error)
 
 
 def former_replicas(state: PartitionImage) -> tuple[int, ...]:
