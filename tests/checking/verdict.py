@@ -24,13 +24,15 @@ class Report(Protocol):
 
 
 def drawn_seed(variable: str = CHAOS_SEED) -> int:
-    """The seed that ``variable`` asks for, or any."""
-    return int(os.environ.get(variable) or secrets.randbelow(1_000_000))
+    """The seed that ``variable`` asks for, or any; printed at once, for a run that raises or never ends."""
+    seed = int(os.environ.get(variable) or secrets.randbelow(1_000_000))
+    print(f"\n{variable}={seed}", flush=True)
+    return seed
 
 
 def judge(report: Report, seed: int, directory: Path, variable: str = CHAOS_SEED) -> None:
     """Print how much there was to check in the run of ``seed``, and fail with the promises that it broke."""
-    print(f"\n{variable}={seed}\n{report}")
+    print(report)
     if report.violations:
         violations = "\n".join(str(violation) for violation in report.violations)
         pytest.fail(f"{variable}={seed}, history in {directory}:\n{violations}", pytrace=False)
