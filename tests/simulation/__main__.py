@@ -43,6 +43,9 @@ CLUSTER_KINDS: dict[str, DrawPlan] = {"--cluster": Plan.short, "--long-cluster":
 STORY_LINES = 40
 """Shown of a life of a cluster that breaks a promise."""
 
+SEEDS_AT_ONCE = 250
+"""Of clusters in one process, which prepares each of their beginnings once."""
+
 
 def simulate_clusters(kind: str, seeds: Sequence[int]) -> tuple[list[int], Counter[str]]:
     """Run the lives of ``seeds``; return those that break a promise, and what happened in all of them."""
@@ -64,7 +67,6 @@ def simulate_clusters(kind: str, seeds: Sequence[int]) -> tuple[list[int], Count
 def cluster_main(kind: str, first: int, end: int, processes: int = 1) -> int:
     logging.disable(logging.CRITICAL)
     began, broken, total = time.monotonic(), list[int](), Counter[str]()
-    # Each prepares its clusters once.
     parts = [range(first + at, min(first + at + SEEDS_AT_ONCE, end)) for at in range(0, end - first, SEEDS_AT_ONCE)]
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
         for some_broken, counts in pool.imap_unordered(partial(simulate_clusters, kind), parts):
@@ -73,9 +75,6 @@ def cluster_main(kind: str, first: int, end: int, processes: int = 1) -> int:
             print(f"{total['seeds']} seeds, {time.monotonic() - began:.0f} s, broken: {sorted(broken)}", flush=True)
     print(f"seeds {first} to {end - 1}: {len(broken)} broken {sorted(broken)}; {dict(total)}")
     return 1 if broken else 0
-
-
-SEEDS_AT_ONCE = 250
 
 
 def main(simulate: Simulate, first: int, end: int, processes: int = 1) -> int:

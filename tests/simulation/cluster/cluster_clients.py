@@ -92,7 +92,7 @@ class ClusterConnection:
         """The leader of a partition as far as is known, any broker where that does not matter."""
         cluster = self.cluster
         if place is None or (may_stray and self.world.random.random() < MISDIRECTED):
-            return cluster.chance.choice(cluster.serving) if cluster.serving else None
+            return cluster.any_serving()
         image = cluster.image()
         if image is None or (self._image is not None and image.offset < self._image.offset):
             image = self._image
@@ -100,7 +100,7 @@ class ClusterConnection:
         topic = None if image is None else image.topics.get(place[0])
         if topic is None:
             # An internal topic is made by the broker that is asked.
-            return cluster.chance.choice(cluster.serving) if cluster.serving else None
+            return cluster.any_serving()
         partition = topic.partitions.get(place[1])
         return None if partition is None else cluster.machine(partition.leader)
 

@@ -25,6 +25,9 @@ from trio_broker.common.topic_partition import TopicPartition
 
 Fault = Callable[["ClusterFaults"], Awaitable[None]]
 
+End = Callable[[ClusterMachine], Awaitable[None]]
+"""Of a process."""
+
 LIKES_LEADERS = 0.5
 """How often a fault is for the leader of the topic, and not for any broker."""
 
@@ -39,11 +42,7 @@ class ClusterFaults:
     world: World
     lasting_seconds: float
     counts: Counter[str]
-    loses_unsynced: bool = attrs.field(init=False)
     _names: itertools.count[int] = attrs.field(factory=itertools.count)
-
-    def __attrs_post_init__(self) -> None:
-        self.loses_unsynced = self.cluster.durability != "fsync"
 
     async def run(self, faults: tuple[str, ...], fault_seconds: float, until: float) -> None:
         """Let ``faults`` happen until ``until``; what lasts longer ends then."""
@@ -72,7 +71,7 @@ class ClusterFaults:
         if image is not None and draw < LIKES_LEADERS and TOPIC in image.topics:
             found = cluster.machine(image.topics[TOPIC].partitions[0].leader)
         elif draw > 1 - LIKES_CONTROLLERS:
-            found = next((each for each in cluster.machines if each.is_controller), None)
+            found = cluster.controller
         return found or chance.choice(cluster.machines)
 
     # ---- brokers
@@ -87,18 +86,11 @@ class ClusterFaults:
 
     async def cut_power_of_several(self) -> None:
         """The power of several machines fails at once."""
-        chance, machines = self.cluster.chance, self.cluster.machines
-        count = chance.randint(2, len(machines))
-        async with trio.open_nursery() as nursery:
-            for machine in chance.sample(machines, count):
-                nursery.start_soon(self._end, machine, ClusterMachine.cut_power, "loses its power")
+        await self._end_several(ClusterMachine.cut_power, "loses its power")
 
     async def kill_several(self) -> None:
         """Several processes are killed at once."""
-        chance, machines = self.cluster.chance, self.cluster.machines
-        async with trio.open_nursery() as nursery:
-            for machine in chance.sample(machines, chance.randint(2, len(machines))):
-                nursery.start_soon(self._end, machine, ClusterMachine.kill, "is killed")
+        await self._end_several(ClusterMachine.kill, "is killed")
 
     async def stop_cleanly(self) -> None:
         """A broker is stopped under control, and started again."""
@@ -110,7 +102,13 @@ class ClusterFaults:
             await self._last()
             await machine.start()
 
-    async def _end(self, machine: ClusterMachine, end: Callable[[ClusterMachine], Awaitable[None]], what: str) -> None:
+    async def _end_several(self, end: End, what: str) -> None:
+        chance, machines = self.cluster.chance, self.cluster.machines
+        async with trio.open_nursery() as nursery:
+            for machine in chance.sample(machines, chance.randint(2, len(machines))):
+                nursery.start_soon(self._end, machine, end, what)
+
+    async def _end(self, machine: ClusterMachine, end: End, what: str) -> None:
         if not machine.is_wanted or (end is ClusterMachine.cut_power and not self._may_lose_power()):
             return
         self._tell(f"{machine.name} {what}")
@@ -122,7 +120,7 @@ class ClusterFaults:
     def _may_lose_power(self) -> bool:
         """With fsync always. Without, what is acknowledged is in the memory of the in-sync replicas, of which one may
         go at a time."""
-        if not self.loses_unsynced:
+        if self.cluster.durability == "fsync":
             return True
         image = self.cluster.image()
         if image is None or len(self.cluster.serving) < len(self.cluster.machines):
@@ -143,21 +141,23 @@ class ClusterFaults:
 
     async def isolate(self) -> None:
         """A broker is cut off from all others."""
-        machine = self._somebody()
-        await self._cut(machine, [each for each in self.cluster.machines if each is not machine])
+        await self._cut_off(self._somebody())
 
     async def isolate_with_etcd(self) -> None:
         """A broker is cut off from all others and from etcd; clients may reach it."""
         machine = self._somebody()
-        machine.etcd.cut()
         etcd = machine.etcd
-        await self._cut(machine, [each for each in self.cluster.machines if each is not machine])
+        etcd.cut()
+        await self._cut_off(machine)
         etcd.heal()
 
     async def cut_two(self) -> None:
         """Two brokers are cut off from each other."""
         one, other = self.cluster.chance.sample(self.cluster.machines, 2)
         await self._cut(one, [other])
+
+    async def _cut_off(self, machine: ClusterMachine) -> None:
+        await self._cut(machine, [each for each in self.cluster.machines if each is not machine])
 
     async def _cut(self, machine: ClusterMachine, others: list[ClusterMachine]) -> None:
         names = [each.name for each in others]
@@ -313,10 +313,7 @@ class ClusterFaults:
 
     async def _administer(self, work: Callable[[Broker], Awaitable[None]]) -> None:
         """Have the controller do ``work``, if there is one; else any broker, which may refuse."""
-        cluster = self.cluster
-        machine = next((each for each in cluster.serving if each.is_controller), None)
-        if machine is None and cluster.serving:
-            machine = cluster.chance.choice(cluster.serving)
+        machine = self.cluster.controller or self.cluster.any_serving()
 
         async def try_to(broker: Broker) -> None:
             with suppress(KafkaError, OSError), trio.move_on_after(5.0):

@@ -16,22 +16,18 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 import attrs
-import trio
 
 from tests.checking.history import Violation
-from tests.scheduling import deterministic_scheduling
 from tests.simulation.cluster.cluster_simulation import (
-    PREPARED_SEED,
     Begin,
     ClusterResult,
     ClusterSimulation,
     DrawPlan,
     Plan,
     begin_of,
+    run_prepared,
     simulated,
 )
-from tests.simulation.cluster.jumping_clock import jumping_clock
-from tests.simulation.cluster.simulated_cluster import without_sockets
 
 CPU_SECONDS = 60
 """Of one simulation, after which it counts as one that does not end."""
@@ -62,25 +58,19 @@ def simulate_all(seeds: Iterable[int], report: Report, draw_plan: DrawPlan = Pla
 
 def simulate_from(begin: Begin, jobs: Iterable[Job], report: Report) -> None:
     """Prepare a cluster, and go on from there with each of ``jobs``, which are asked for one after the other."""
-    simulation = ClusterSimulation(begin, jumping_clock())
 
-    async def run() -> None:
-        with simulation.pauses.installed():
-            async with trio.open_nursery() as nursery:
-                await simulation.prepare(nursery)
-                gc.collect()
-                gc.freeze()
-                for job in jobs:
-                    reading, writing = os.pipe()
-                    if not (child := os.fork()):
-                        os.close(reading)
-                        await _go_on(job, simulation, writing)
-                    os.close(writing)
-                    report(_result_of(child, reading, job))
-                nursery.cancel_scope.cancel()
+    async def fork_for_each(simulation: ClusterSimulation) -> None:
+        gc.collect()
+        gc.freeze()
+        for job in jobs:
+            reading, writing = os.pipe()
+            if not (child := os.fork()):
+                os.close(reading)
+                await _go_on(job, simulation, writing)
+            os.close(writing)
+            report(_result_of(child, reading, job))
 
-    with deterministic_scheduling(PREPARED_SEED), without_sockets():
-        trio.run(run, clock=simulation.clock)
+    run_prepared(begin, fork_for_each)
     gc.unfreeze()
 
 
@@ -90,7 +80,7 @@ async def _go_on(job: Job, simulation: ClusterSimulation, writing: int) -> NoRet
     gc.disable()
     try:
         job.before()
-        result = await simulated(job.seed, simulation, job.draw_plan)
+        result = await simulated(job.seed, job.draw_plan, simulation)
     except BaseException:
         # Also where the whole loop is cancelled: nobody above may go on in two processes.
         result = ClusterResult.failed(job.seed, job.draw_plan, Violation(NEVER_ENDS, traceback.format_exc()))

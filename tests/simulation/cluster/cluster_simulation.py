@@ -18,6 +18,7 @@ import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from typing import TypeVar
 
 import attrs
 import trio
@@ -46,8 +47,11 @@ from tests.simulation.simulated_machine import Life
 from tests.simulation.simulated_transactions import OUTPUT_TOPIC, CommittedReader, TransactionalProducer, committed_by
 from tests.simulation.simulated_world import World
 from tests.simulation.simulation import innermost
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.partition.partition import Partition
 from trio_broker.runtime.simulated_clock import SimulatedClock
+
+T = TypeVar("T")
 
 PREPARED_SEED = 0
 
@@ -335,7 +339,7 @@ class ClusterSimulation:
         cluster, image = self.cluster, None
         if len(cluster.serving) < len(cluster.machines):
             return f"only {[each.name for each in cluster.serving]} serve"
-        ends: dict[tuple[str, int], set[tuple[int, int, int]]] = {}
+        ends: dict[TopicPartition, set[tuple[int, int, int]]] = {}
         for machine in cluster.machines:
             if machine.broker is None:
                 return f"{machine.name} does not run"
@@ -347,10 +351,9 @@ class ClusterSimulation:
                     if len(partition.isr) < len(partition.replicas) or partition.is_reassigned:
                         return f"{topic.name}-{index}: {partition}, says {machine.name}"
             for found in machine.broker.services.replicas.partitions():
-                key = (found.topic_partition.topic, found.topic_partition.partition)
                 state = found.state
                 offsets = (state.high_watermark, state.log_end_offset, state.leader_epoch)
-                ends.setdefault(key, set()).add(offsets)
+                ends.setdefault(found.topic_partition, set()).add(offsets)
                 if state.high_watermark != state.log_end_offset:
                     return f"{found} on {machine.name}: {state}"
         apart = {key: found for key, found in ends.items() if len(found) > 1}
@@ -372,23 +375,10 @@ class ClusterSimulation:
 
     def records(self, topic: str) -> list[Record]:
         """The records of a topic, as some replica has them."""
-        found = []
-        for machine in self.cluster.machines:
-            if machine.broker is None:
-                continue
-            for partition in machine.broker.services.replicas.partitions():
-                if partition.topic_partition.topic == topic:
-                    for segment in partition.log.segments:
-                        data = machine.disk.content(segment.file.path)[: segment.size]
-                        for batch in read_batches(memoryview(bytes(data))):
-                            if not batch.header.is_control:
-                                found += [
-                                    Record(0, record.offset, int(record.value or b"0"))
-                                    for record in batch.records()
-                                    if record.offset >= partition.log_start_offset
-                                ]
-                    return found
-        return found
+        for machine, partition in self.cluster.replicas():
+            if partition.topic_partition.topic == topic:
+                return list(stored_records(machine, partition))
+        return []
 
     def check(self) -> list[Violation]:
         """Every promise that was broken."""
@@ -423,12 +413,9 @@ class ClusterSimulation:
 
     def _check_same_logs(self) -> Iterator[Violation]:
         """From where the last of them begins: what was deleted before an election may be there on others."""
-        replicas: dict[tuple[str, int], list[tuple[ClusterMachine, Partition]]] = {}
-        for machine in self.cluster.machines:
-            if machine.broker is not None:
-                for partition in machine.broker.services.replicas.partitions():
-                    key = (partition.topic_partition.topic, partition.topic_partition.partition)
-                    replicas.setdefault(key, []).append((machine, partition))
+        replicas: dict[TopicPartition, list[tuple[ClusterMachine, Partition]]] = {}
+        for machine, partition in self.cluster.replicas():
+            replicas.setdefault(partition.topic_partition, []).append((machine, partition))
         for key, found in replicas.items():
             start = max(partition.log_start_offset for _, partition in found)
             logs = [[each for each in stored_batches(*place) if each.next_offset > start] for place in found]
@@ -445,7 +432,18 @@ class ClusterSimulation:
         return zlib.crc32("\n".join(self.cluster.story).encode(), trace)
 
 
-async def simulated(seed: int, simulation: ClusterSimulation, draw_plan: DrawPlan) -> ClusterResult:
+def stored_records(machine: ClusterMachine, partition: Partition) -> Iterator[Record]:
+    """The records of a replica that are not deleted, as they are in the files."""
+    for segment in partition.log.segments:
+        data = machine.disk.content(segment.file.path)[: segment.size]
+        for batch in read_batches(memoryview(bytes(data))):
+            if not batch.header.is_control:
+                for record in batch.records():
+                    if record.offset >= partition.log_start_offset:
+                        yield Record(0, record.offset, int(record.value or b"0"))
+
+
+async def simulated(seed: int, draw_plan: DrawPlan, simulation: ClusterSimulation) -> ClusterResult:
     """Let what follows from ``seed`` happen to a cluster that is prepared, and return what came of it."""
     plan = draw_plan(random.Random(seed))
     trio._core._run._r.seed(seed)
@@ -463,16 +461,20 @@ async def simulated(seed: int, simulation: ClusterSimulation, draw_plan: DrawPla
 
 def simulate_cluster(seed: int, draw_plan: DrawPlan = Plan.short) -> ClusterResult:
     """Prepare a cluster and run the simulation of ``seed``."""
-    clock = jumping_clock()
-    simulation = ClusterSimulation(begin_of(seed), clock)
+    return run_prepared(begin_of(seed), partial(simulated, seed, draw_plan))
 
-    async def run() -> ClusterResult:
+
+def run_prepared(begin: Begin, work: Callable[[ClusterSimulation], Awaitable[T]]) -> T:
+    """Prepare a cluster in an event loop of its own, and return what ``work`` does with it."""
+    simulation = ClusterSimulation(begin, jumping_clock())
+
+    async def run() -> T:
         with simulation.pauses.installed():
             async with trio.open_nursery() as nursery:
                 await simulation.prepare(nursery)
-                result = await simulated(seed, simulation, draw_plan)
+                result = await work(simulation)
                 nursery.cancel_scope.cancel()
         return result
 
     with deterministic_scheduling(PREPARED_SEED), without_sockets():
-        return trio.run(run, clock=clock)
+        return trio.run(run, clock=simulation.clock)

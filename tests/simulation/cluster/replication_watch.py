@@ -226,10 +226,8 @@ class ReplicationWatch:
 
     def check_all(self) -> None:
         """Look at everything below each high watermark once more."""
-        for machine in self.cluster.machines:
-            if (broker := machine.broker) is not None:
-                for partition in broker.services.replicas.partitions():
-                    self._check_content(machine, partition, 0)
+        for machine, partition in self.cluster.replicas():
+            self._check_content(machine, partition, 0)
         for key, known in self.batches.items():
             offset = None
             for base_offset in sorted(known):

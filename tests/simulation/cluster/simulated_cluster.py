@@ -1,7 +1,6 @@
 """Several simulated machines with a broker each, an etcd of promises beside them, and the network between them all.
 
-What happens to them is for the caller: see ``cluster_faults``. ``prepare`` brings a new cluster to where the load of a
-simulation begins, always in the same way, so that many simulations can go on from there.
+What happens to them is for the caller: see ``cluster_faults``.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from trio_broker.cluster.etcd.layout import EtcdLayout
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.shared_metadata import SharedMetadata
 from trio_broker.config.broker_config import BrokerConfig, load_broker_config
+from trio_broker.partition.partition import Partition
 from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_network import Link
@@ -110,9 +110,8 @@ class ClusterMachine(Machine):
         return drawn_from
 
     def new_broker(self) -> Broker:
-        clock = self.clock
         self.etcd = self.cluster.etcd.client()
-        self._store = EtcdMetadataStore(self.etcd, LAYOUT, CLUSTER_ID, clock)
+        self._store = EtcdMetadataStore(self.etcd, LAYOUT, CLUSTER_ID, self.clock)
         shared = SharedMetadata(self._store, CLUSTER_ID)
         return Broker(self.config(), runtime=self.runtime(), shared_metadata=shared)
 
@@ -125,11 +124,7 @@ class ClusterMachine(Machine):
             beside.cancel_scope.cancel()
 
     async def start(self) -> None:
-        """Start the broker, and again each time when it ends by itself, until it is killed or stopped.
-
-        Raises:
-            Exception: it has ended although nothing is wrong with its disk.
-        """
+        """Start the broker, and again each time when its full disk ends it, until it is killed or stopped."""
         assert self._nursery is not None, "the machine runs"
         self.is_wanted = True
         self._nursery.start_soon(self._keep)
@@ -241,12 +236,28 @@ class SimulatedCluster:
     def serving(self) -> list[ClusterMachine]:
         return [each for each in self.machines if each.serves]
 
+    def any_serving(self) -> ClusterMachine | None:
+        """One of those that serve, which is drawn; None if none does."""
+        serving = self.serving
+        return self.chance.choice(serving) if serving else None
+
+    @property
+    def controller(self) -> ClusterMachine | None:
+        """The first of those that believe to be the controller."""
+        return next((each for each in self.machines if each.is_controller), None)
+
     def image(self) -> MetadataImage | None:
         """The metadata as some broker that serves has read them; None if none does."""
-        if not (serving := self.serving):
-            return None
-        broker = self.chance.choice(serving).broker
+        machine = self.any_serving()
+        broker = None if machine is None else machine.broker
         return None if broker is None else broker.services.metadata_cache.image
+
+    def replicas(self) -> Iterator[tuple[ClusterMachine, Partition]]:
+        """Every replica on each machine whose broker runs."""
+        for machine in self.machines:
+            if (broker := machine.broker) is not None:
+                for partition in broker.services.replicas.partitions():
+                    yield machine, partition
 
     def links_of(self, machine: ClusterMachine) -> list[Link]:
         """The links from and to a machine."""
