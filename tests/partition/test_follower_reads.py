@@ -16,22 +16,19 @@ from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.replication_config import RACK_AWARE_REPLICA_SELECTOR
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.runtime.simulated_clock import SimulatedClock
 
 SOON = 2.0
 
 
 @pytest.fixture
-async def open_brokers(nursery, autojump_clock):
+def open_brokers(start_brokers):
     async def open_some(**settings: str) -> ReplicatingBrokers:
-        made = ReplicatingBrokers(SimulatedClock(autojump_clock), {"log_durability": "page-cache", **settings})
-        await nursery.start(made.run)
+        made: ReplicatingBrokers = await start_brokers(**{"log_durability": "page-cache", **settings})
         await made.decide(1, 5)
         await trio.sleep(SOON)
         return made
 
-    yield open_some
-    nursery.cancel_scope.cancel()
+    return open_some
 
 
 @pytest.fixture

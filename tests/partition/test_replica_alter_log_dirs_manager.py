@@ -20,7 +20,7 @@ from tests.fakes.inline_workers import InlineWorkers
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import add_topic, batch, delete_topics, followed, led, make_replicas, sync
 from tests.partition.replicating_brokers import epochs_of
-from tests.storage.log_content import found_values
+from tests.storage.log_content import fetched_data, found_values
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.entries import ConfigScope
 from trio_broker.partition import replica_alter_log_dirs_manager
@@ -95,6 +95,10 @@ class World:
     async def alter(self, directory: PurePath) -> None:
         await self.replicas.alter_log_dirs.alter(ORDERS, self.replicas.log_manager.directory(directory))
 
+    def set_rate(self, bytes_per_second: int) -> None:
+        rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+        self.replicas.config.set_dynamic(ConfigScope.BROKER, {rate: str(bytes_per_second)})
+
     async def until_moved(self) -> None:
         for _ in range(6000):
             if not self.replicas.alter_log_dirs.moves:
@@ -165,15 +169,13 @@ async def test_reads_under_way_go_on_in_the_new_place(world, autojump_clock):
     before = world.partition.log.read(0, 100_000, end_offset=20)
     await world.alter(OTHER)
     await world.until_moved()
-    records = before.records if isinstance(before.records, bytes) else before.records.read()
-    assert len(records) == before.size
+    assert len(fetched_data(before)) == before.size
     assert await world.replicas.run_in_thread(world.partition, lambda log: log.log_end_offset) == 20
 
 
 async def test_a_move_takes_as_long_as_its_rate_says_and_shows_how_far_it_is(world, monkeypatch, autojump_clock):
     monkeypatch.setattr(future_log, "CHUNK_BYTES", 500)
-    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
-    world.replicas.config.set_dynamic(ConfigScope.BROKER, {rate: "1000"})
+    world.set_rate(1000)
     await world.append(40)
     size, began = world.partition.log.size_bytes, trio.current_time()
     await world.alter(OTHER)
@@ -187,7 +189,7 @@ async def test_a_move_takes_as_long_as_its_rate_says_and_shows_how_far_it_is(wor
 
 
 async def test_a_move_to_where_it_is_cancels_the_one_under_way(world, autojump_clock):
-    world.replicas.config.set_dynamic(ConfigScope.BROKER, {"replica.alter.log.dirs.io.max.bytes.per.second": "1"})
+    world.set_rate(1)
     await world.append(20)
     await world.alter(OTHER)
     await trio.sleep(5)
@@ -199,7 +201,7 @@ async def test_a_move_to_where_it_is_cancels_the_one_under_way(world, autojump_c
 async def test_a_move_that_has_not_begun_gives_way_at_once_to_a_cancel_and_to_one_of_a_later_partition(
     world, autojump_clock
 ):
-    world.replicas.config.set_dynamic(ConfigScope.BROKER, {"replica.alter.log.dirs.io.max.bytes.per.second": "1"})
+    world.set_rate(1)
     await add_topic(world.replicas, "later")
     later = TopicPartition("later", 0)
     place = world.replicas.topic("later").partition(0).log.directory.parent
@@ -221,7 +223,7 @@ async def test_a_move_that_has_not_begun_gives_way_at_once_to_a_cancel_and_to_on
 
 
 async def test_a_deleted_topic_ends_the_move_of_its_replica(world, autojump_clock):
-    world.replicas.config.set_dynamic(ConfigScope.BROKER, {"replica.alter.log.dirs.io.max.bytes.per.second": "1"})
+    world.set_rate(1)
     await world.append(20)
     await world.alter(OTHER)
     await trio.sleep(5)
@@ -232,7 +234,7 @@ async def test_a_deleted_topic_ends_the_move_of_its_replica(world, autojump_cloc
 
 async def test_a_log_that_is_cut_meanwhile_is_copied_anew(world, monkeypatch, autojump_clock):
     monkeypatch.setattr(future_log, "CHUNK_BYTES", 500)
-    world.replicas.config.set_dynamic(ConfigScope.BROKER, {"replica.alter.log.dirs.io.max.bytes.per.second": "1000"})
+    world.set_rate(1000)
     await world.append(20)
     await world.alter(OTHER)
     await trio.sleep(3)

@@ -10,12 +10,11 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.fetch import FetchRequest
-from tests.partition.replicating_brokers import ReplicatingBrokers, epochs_of
+from tests.partition.replicating_brokers import epochs_of
 from trio_broker.partition.flusher import Flusher
 from trio_broker.partition.follower_appends import FollowerAppends
 from trio_broker.partition.partition import Durability
 from trio_broker.partition.writer import PartitionWriter
-from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log import Log
 
@@ -24,11 +23,8 @@ SOON = 2.0
 
 
 @pytest.fixture(params=["page-cache", "fsync"])
-async def brokers(request, nursery, autojump_clock):
-    made = ReplicatingBrokers(SimulatedClock(autojump_clock), {"log_durability": request.param})
-    await nursery.start(made.run)
-    yield made
-    nursery.cancel_scope.cancel()
+async def brokers(request, start_brokers):
+    return await start_brokers(log_durability=request.param)
 
 
 async def test_records_arrive_with_their_epochs_and_the_high_watermark_follows(brokers, autojump_clock):

@@ -8,17 +8,13 @@ import trio
 from tests.partition.replicating_brokers import ReplicatingBroker, ReplicatingBrokers
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.leader_and_isr import LocalReplicaChanges
-from trio_broker.runtime.simulated_clock import SimulatedClock
 
 SOON = 2.0
 
 
 @pytest.fixture
-async def brokers(nursery, autojump_clock):
-    made = ReplicatingBrokers(SimulatedClock(autojump_clock), {"log_durability": "page-cache"})
-    await nursery.start(made.run)
-    yield made
-    nursery.cancel_scope.cancel()
+async def brokers(start_brokers):
+    return await start_brokers(log_durability="page-cache")
 
 
 def fetched_by(broker: ReplicatingBroker) -> dict[tuple[int, int], set[int]]:

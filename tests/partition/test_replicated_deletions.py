@@ -8,20 +8,15 @@ import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from tests.partition.real_logs import LONG_WAITS
-from tests.partition.replicating_brokers import ReplicatingBrokers
 from trio_broker.common.request_phase import RequestPhase
-from trio_broker.runtime.simulated_clock import SimulatedClock
 
 SOON = 2.0
 ALL = (1, 2, 3)
 
 
 @pytest.fixture(params=["page-cache", "fsync"])
-async def brokers(request, nursery, autojump_clock):
-    made = ReplicatingBrokers(SimulatedClock(autojump_clock), {"log_durability": request.param, **LONG_WAITS})
-    await nursery.start(made.run)
-    yield made
-    nursery.cancel_scope.cancel()
+async def brokers(request, start_brokers):
+    return await start_brokers(log_durability=request.param, **LONG_WAITS)
 
 
 @pytest.fixture

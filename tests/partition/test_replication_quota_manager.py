@@ -14,20 +14,15 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigScope
 from trio_broker.partition.replication_quota_manager import leader_quota
 from trio_broker.runtime.clock import ManualClock
-from trio_broker.runtime.simulated_clock import SimulatedClock
 
 RATE = 2_000
 BATCHES = 40
 VALUE = b"v" * 1000
-SETTINGS = {"log_durability": "page-cache", "replica_fetch_max_bytes": "1000"}
 
 
 @pytest.fixture
-async def brokers(nursery, autojump_clock):
-    made = ReplicatingBrokers(SimulatedClock(autojump_clock), SETTINGS)
-    await nursery.start(made.run)
-    yield made
-    nursery.cancel_scope.cancel()
+async def brokers(start_brokers):
+    return await start_brokers(log_durability="page-cache", replica_fetch_max_bytes="1000")
 
 
 def set_rates(brokers: ReplicatingBrokers, rate: int) -> None:
