@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord, TopicRecord, UnregisterBrokerRecord
-from tests.fakes.clusters import after, cluster_image, partition_of
+from tests.fakes.clusters import after, caught_up, cluster_image, partition_of
 from tests.fakes.images import broker_record, image_after, partition_record
 from trio_broker.cluster.broker_liveness import decide_unregistration
 from trio_broker.cluster.configuration_control import (
@@ -23,18 +22,12 @@ from trio_broker.cluster.decommission import (
     decommission_progress,
 )
 from trio_broker.cluster.decommission_progress import DecommissionState
-from trio_broker.cluster.metadata_image import DECOMMISSION, NO_LEADER, ConfigResource, MetadataImage
+from trio_broker.cluster.metadata_image import DECOMMISSION, NO_LEADER, ConfigResource
 from trio_broker.cluster.replica_placer import usable_brokers
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.concurrency.steps import run_steps
-from trio_broker.config.broker_config import BrokerConfig
 
 OFFSETS_ID = bytes(15) + b"\x51"
-
-
-@pytest.fixture
-def config():
-    return BrokerConfig({"node.id": "1"})
 
 
 def asked(image, config, broker_id=3, operation=ConfigOperation.SET):
@@ -52,28 +45,6 @@ async def step(image, config):
     return await run_steps(decide_decommissions(image, config))
 
 
-def in_sync(image: MetadataImage) -> MetadataImage:
-    """All replicas have caught up, and reassignments are complete."""
-    topics = {
-        name: attrs.evolve(
-            topic,
-            partitions={
-                index: attrs.evolve(
-                    each,
-                    replicas=each.target_replicas,
-                    isr=each.target_replicas,
-                    adding_replicas=(),
-                    removing_replicas=(),
-                    leader=each.target_replicas[0],
-                )
-                for index, each in topic.partitions.items()
-            },
-        )
-        for name, topic in image.topics.items()
-    }
-    return attrs.evolve(image, topics=topics, topics_by_id={each.topic_id: each for each in topics.values()})
-
-
 def racks(broker_racks, partitions):
     """Brokers in these racks, with the topic ``t``."""
     image = cluster_image([], elr=False)
@@ -85,7 +56,7 @@ def racks(broker_racks, partitions):
 async def test_replicas_move_to_other_racks_and_to_the_brokers_with_the_fewest(config):
     partitions = [(3, 1), (1, 3), (3, 2), (2, 1)]
     image = leaving(racks({1: "a", 2: "a", 3: "b", 4: "b", 5: "b"}, partitions), config)
-    image = in_sync(after(image, await step(image, config)))
+    image = caught_up(after(image, await step(image, config)))
     replicas = [partition_of(image, index).replicas for index in range(4)]
     # Each keeps one replica in either rack; and 4 and 5, which had none, get as many as one another, up to one.
     assert [set(each) for each in replicas] == [{1, 4}, {1, 5}, {2, 4}, {1, 2}]
@@ -97,7 +68,7 @@ async def test_it_moves_some_at_a_time_and_waits_for_them(config):
     for left in (MAX_MOVES, 2 * MAX_MOVES, 2 * MAX_MOVES + 1):
         image = after(image, await step(image, config))
         assert (await step(image, config)).records == []
-        image = in_sync(image)
+        image = caught_up(image)
         moved = sum(3 not in each.replicas for each in image.topics["t"].partitions.values())
         assert moved == left
 
@@ -175,7 +146,7 @@ async def test_the_progress_is_read_from_the_image(config):
     image = after(image, await step(image, config))
     progress = await run_steps(decommission_progress(image, config, 3))
     assert (progress.state, [each.is_under_way for each in progress.moves]) == (DecommissionState.MOVING, [True])
-    progress = await run_steps(decommission_progress(in_sync(image), config, 3))
+    progress = await run_steps(decommission_progress(caught_up(image), config, 3))
     assert (progress.state, progress.replicas, progress.moves) == (DecommissionState.STOPPING, 0, ())
 
 

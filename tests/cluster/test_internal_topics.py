@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from kafka_wire.stored.metadata import ConfigRecord, TopicRecord
-from tests.fakes.clusters import after, cluster_image
+from tests.fakes.clusters import after, caught_up, cluster_image
 from tests.fakes.images import broker_record, image_after, partition_record
 from trio_broker.cluster.internal_topics import decide_internal_growth
 from trio_broker.cluster.replication_control import NewTopic, decide_new_topics
@@ -20,11 +20,6 @@ from trio_broker.config.broker_config import BrokerConfig
 
 OFFSETS_ID = bytes(15) + b"\x51"
 TWO = {"min.insync.replicas": "2"}
-
-
-@pytest.fixture
-def config():
-    return BrokerConfig({"node.id": "1"})
 
 
 @pytest.fixture
@@ -45,18 +40,6 @@ def partitions(image):
 async def grown(image, config):
     decision = await run_steps(decide_internal_growth(image, config))
     return after(image, decision)
-
-
-def caught_up(image):
-    """All replicas have come into the ISR, and reassignments are complete."""
-    topic = image.topics[CONSUMER_OFFSETS_TOPIC]
-    changed = attrs.evolve(
-        topic,
-        partitions={
-            index: attrs.evolve(each, isr=each.replicas, adding_replicas=()) for index, each in topic.partitions.items()
-        },
-    )
-    return attrs.evolve(image, topics={topic.name: changed}, topics_by_id={topic.topic_id: changed})
 
 
 @pytest.mark.parametrize(("brokers", "factor", "min_isr"), [(1, 1, {}), (2, 2, {}), (3, 3, TWO), (5, 3, TWO)])

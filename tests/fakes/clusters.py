@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from kafka_wire.stored.metadata import FeatureLevelRecord, TopicRecord
 from tests.fakes.images import broker_record, image_after, image_of, partition_record
 from trio_broker.cluster.features import ELIGIBLE_LEADER_REPLICAS_VERSION
@@ -36,6 +38,28 @@ def summary(image: MetadataImage, index: int = 0) -> tuple[int, tuple[int, ...],
     """Who leads a partition of ``t``, who is in sync, and who is eligible."""
     partition = partition_of(image, index)
     return partition.leader, partition.isr, partition.eligible_leader_replicas
+
+
+def caught_up(image: MetadataImage) -> MetadataImage:
+    """The image once all replicas are in sync, reassignments complete, and the preferred replicas lead."""
+    topics = {
+        name: attrs.evolve(
+            topic,
+            partitions={
+                index: attrs.evolve(
+                    each,
+                    replicas=each.target_replicas,
+                    isr=each.target_replicas,
+                    adding_replicas=(),
+                    removing_replicas=(),
+                    leader=each.target_replicas[0],
+                )
+                for index, each in topic.partitions.items()
+            },
+        )
+        for name, topic in image.topics.items()
+    }
+    return attrs.evolve(image, topics=topics, topics_by_id={each.topic_id: each for each in topics.values()})
 
 
 def after(image: MetadataImage, *decisions: Any) -> MetadataImage:

@@ -51,6 +51,7 @@ ORDERS = bytes(range(16))
 
 
 def topic(name: str) -> TopicRecord:
+    """The same record each time: one log can be the beginning of another."""
     return TopicRecord(name=name, topic_id=name.encode().ljust(16, b"\0"))
 
 
@@ -69,10 +70,15 @@ async def own_directory(*names: str) -> SimulatedDisk:
     directory.open()
     directory.write_meta_properties(PROPERTIES)
     directory.unlock()
-    log = leading_log(DATA, runtime_on(disk))
-    await append(log, [registered(1), *map(topic, names)])
-    log.close()
+    await decide_alone(disk, registered(1), *map(topic, names))
     return disk
+
+
+async def decide_alone(disk: SimulatedDisk, *records: object) -> None:
+    """The broker of a directory leads alone, and stops."""
+    log = leading_log(DATA, runtime_on(disk))
+    await append(log, records)
+    log.close()
 
 
 def runtime_on(disk: SimulatedDisk) -> Runtime:
@@ -162,9 +168,7 @@ async def test_a_join_that_is_repeated_only_says_so(autojump_clock, world):
 async def test_a_copy_is_brought_where_etcd_has_lost_what_it_is_a_copy_of(autojump_clock, world):
     """The brokers that ran meanwhile go on: nobody could write that they had stopped."""
     commands = Commands(world, await own_directory("orders"))
-    log = leading_log(DATA, runtime_on(commands.disk))
-    await append(log, [registered(2)])
-    log.close()
+    await decide_alone(commands.disk, registered(2))
     give_up(commands.disk, DATA)
     copied = image_of(commands.disk)
     # As a broker leaves it that is started meanwhile.
@@ -304,9 +308,7 @@ async def test_a_copy_counts_where_etcd_is_lost_unless_others_were_running(autoj
     assert not departure.is_end_known
     assert set(image_of(commands.disk).topics) == {"orders"}
     commands = Commands(world, await own_directory("orders"))
-    log = leading_log(DATA, runtime_on(commands.disk))
-    await append(log, [registered(2)])
-    log.close()
+    await decide_alone(commands.disk, registered(2))
     give_up(commands.disk, DATA)
     with pytest.raises(HandoverRefused, match="broker 2 was in contact when this copy ended"):
         await commands.leave(asks_etcd=False)
