@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import trio
 from kafka_wire.apis import ApiKey
 from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader, read_response_header, request_header
-from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -142,6 +142,18 @@ class Connection:
         response = await self.ask(CreateTopicsRequest(topics=[wanted]), 7)
         code: int = response.topics[0].error_code
         return code
+
+    async def create_placed_topic(self, name: str, *replicas: Sequence[int]) -> None:
+        """Create a topic with a partition for each of ``replicas``, which are the brokers that have it."""
+        assignments = [
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(each))
+            for index, each in enumerate(replicas)
+        ]
+        wanted = CreatableTopic(
+            name=name, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=[]
+        )
+        response = await self.ask(CreateTopicsRequest(topics=[wanted]), 7)
+        assert response.topics[0].error_code == 0, response
 
     async def produce(self, topic: str, *values: bytes, acks: int = -1, partition: int = 0) -> int:
         """Append one batch to a partition; returns its error code."""

@@ -10,7 +10,6 @@ import pytest
 import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.running_broker import connected, until
 from tests.test_shared_metadata import Cluster, opened_cluster
 from trio_broker.broker import Broker
@@ -22,12 +21,8 @@ PARTITIONS = range(4)
 
 async def create_topic(broker: Broker) -> None:
     """A topic that broker 1 leads and broker 2 follows."""
-    assignments = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1, 2]) for index in PARTITIONS]
-    wanted = CreatableTopic(
-        name="orders", num_partitions=-1, replication_factor=-1, assignments=assignments, configs=[]
-    )
     async with connected(broker) as client:
-        assert (await client.ask(CreateTopicsRequest(topics=[wanted]), 7)).topics[0].error_code == ErrorCode.NONE
+        await client.create_placed_topic("orders", *[(1, 2)] * len(PARTITIONS))
 
 
 def image_of(broker: Broker, index: int) -> PartitionImage:

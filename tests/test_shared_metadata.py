@@ -11,7 +11,6 @@ import pytest
 import trio
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafka_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from kafka_wire.records.batch import read_batches
 from tests.running_broker import connected, until, view_of
@@ -173,11 +172,8 @@ async def test_the_other_broker_decides_when_the_controller_has_stopped(cluster)
 
 async def created_on(broker: Broker, *broker_ids: int) -> None:
     """Create the topic ``t`` of one partition, whose replicas are on these brokers."""
-    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(broker_ids))
-    wanted = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[])
     async with connected(broker) as client:
-        response = await client.ask(CreateTopicsRequest(topics=[wanted]), 7)
-    assert response.topics[0].error_code == ErrorCode.NONE
+        await client.create_placed_topic("t", broker_ids)
 
 
 async def test_a_decommissioned_broker_hands_over_what_it_has_and_leaves(cluster):
