@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.consumed_messages import consumed
 from tests.etcd_server import EtcdServer
-from tests.waits import TimeLeft, scaled
+from tests.waits import scaled
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -68,18 +69,8 @@ def commit(servers: str, offset: int) -> None:
 
 def read(servers: str, topic: str) -> list[bytes]:
     """All records of committed transactions."""
-    settings = {"bootstrap.servers": servers, "group.id": "all", "enable.partition.eof": True}
-    consumer = Consumer({**settings, "isolation.level": "read_committed"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    values, time_left = list[bytes](), TimeLeft(WAIT_SECONDS)
-    while not time_left.is_over:
-        message = consumer.poll(1.0)
-        if message is not None and message.error() is not None:
-            break
-        if message is not None:
-            values.append(message.value() or b"")
-    consumer.close()
-    return values
+    messages = consumed(servers, [(topic, 0)], isolation_level="read_committed")
+    return [message.value() or b"" for message in messages]
 
 
 def committed(servers: str) -> int:

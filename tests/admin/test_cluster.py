@@ -14,7 +14,7 @@ import trio
 from confluent_kafka import Producer
 
 from tests.admin.chromium import Browser, needs_chromium
-from tests.waits import eventually, scaled
+from tests.waits import eventually, flushed, scaled
 from trio_broker.broker_view.live import LiveBrokerView
 from trio_broker.metrics.bottleneck import Limit
 from trio_broker.partition.remote_leader_endpoint import RemoteLeaderEndpoint
@@ -117,7 +117,7 @@ def test_a_slow_follower_is_what_limits(kafka_cluster: ClusterThread, monkeypatc
 
     eventually(is_named, WAIT_SECONDS)
     found = view.node.latency.bottleneck()
-    assert producer.flush(scaled(WAIT_SECONDS)) == 0
+    assert flushed(producer, WAIT_SECONDS)
     assert (found.limit, found.broker_id) == (Limit.REPLICATION, slow)
     assert f"broker {slow}, the slowest" in found.summary
 

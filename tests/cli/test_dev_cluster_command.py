@@ -96,9 +96,8 @@ def test_an_etcd_that_cannot_start_ends_the_cluster_in_one_line(tmp_path):
     program = tmp_path / "etcd"
     program.write_text("#!/bin/sh\necho no port; exit 1\n")
     program.chmod(0o700)
-    command = [sys.executable, "-m", "trio_broker", "dev-cluster", "--data-dir", str(tmp_path / "cluster")]
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    command = ["dev-cluster", "--data-dir", tmp_path / "cluster"]
+    ended = run_command(command, WAIT_SECONDS, PATH=f"{tmp_path}:{os.environ['PATH']}")
     output = tmp_path / "cluster" / "etcd" / "etcd.log"
     assert (ended.returncode, ended.stderr) == (1, f"trio-broker: etcd does not start: it says why in {output}\n")
     assert output.read_text() == "no port\n"

@@ -10,12 +10,11 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_cluster import DescribeClusterRequest
-from kafka_wire.primitives import NO_UUID
+from tests.fakes.followed_metadata import registered
+from tests.fakes.images import image_after
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.handler_client import CONNECTION
 from tests.handlers.wire_client import ADVERTISED, advertising
-from trio_broker.cluster.metadata_image import BrokerImage, EndpointImage
-from trio_broker.config.listeners import SecurityProtocol
 from trio_broker.handlers.describe_cluster import describe_cluster, error_response
 from trio_broker.handlers.support.services import NodeInfo
 
@@ -43,18 +42,12 @@ async def test_the_one_node_is_reported_with_its_address_and_rack(open_wire_clie
     assert response.error_code == ErrorCode.NONE
 
 
-def broker_at(broker_id: int, listener: str) -> BrokerImage:
-    endpoints = (EndpointImage(listener, "broker.test", 9092, SecurityProtocol.PLAINTEXT),)
-    return BrokerImage(broker_id, 0, NO_UUID, endpoints, rack=None, fenced=False, in_controlled_shutdown=False)
-
-
 async def test_every_broker_with_a_listener_of_that_name_is_described():
     client = await make_admin_client()
     client.node = NodeInfo(1, "cluster", None, ADVERTISED)
     listeners = {1: "PLAINTEXT", 2: "PLAINTEXT", 3: "OUTSIDE"}
-    brokers = {broker_id: broker_at(broker_id, name) for broker_id, name in listeners.items()}
     cache = client.controller.loader.publisher.cache
-    cache.image = attrs.evolve(cache.image, brokers=brokers)
+    cache.image = image_after(cache.image, *(registered(each, 9092, listener=name) for each, name in listeners.items()))
     response = await client.ask(describe_cluster, request(), 1)
     assert [broker.broker_id for broker in response.brokers] == [1, 2]
 
