@@ -30,9 +30,6 @@ class Pauses:
         if (held := self._held.pop(root, None)) is not None:
             _runner().runq.extend(held)
 
-    def is_paused(self, root: trio.lowlevel.Task) -> bool:
-        return root in self._held
-
     def hold_back(self, task: trio.lowlevel.Task) -> bool:
         """Hold a task back that is ready; return whether it stands still."""
         root: trio.lowlevel.Task | None = task
