@@ -5,16 +5,11 @@ None of them waits for an election beforehand: Metadata name the dead broker for
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-import attrs
 import pytest
-from click.testing import CliRunner
 
 from tests.compat.cluster_clients import GROUP_OFFSETS, TRANSACTION_STATE, WAIT_SECONDS, restart
+from tests.compat.command_line import CommandLine
 from tests.waits import eventually
-from trio_broker.cli import main
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.record_producer import ProducerRecord, RecordProducer
@@ -30,33 +25,17 @@ SETTINGS = {
 }
 
 
-@attrs.frozen
-class CommandLine:
-    """The command, given the addresses of all brokers of a cluster."""
-
-    cluster: ClusterThread
-
-    def __call__(self, *arguments: str, given: str | None = None) -> str:
-        """What a command that must succeed prints."""
-        arguments = (*arguments, "--bootstrap-server", self.cluster.bootstrap_servers)
-        completed = CliRunner().invoke(main, arguments, input=given)
-        assert completed.exit_code == 0, completed.output
-        return completed.stdout
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--json"))
-
-    def lose_leader_of(self, topic: str) -> None:
-        """Restart the broker that died last, if one did, and kill the one that leads the topic's first partition."""
-        for each in set(self.cluster.broker_ids) - set(self.cluster.running):
-            restart(self.cluster, each)
-        eventually(lambda: self.cluster.leader_of(topic) > 0, WAIT_SECONDS)
-        self.cluster.kill(self.cluster.leader_of(topic))
+def lose_leader_of(cluster: ClusterThread, topic: str) -> None:
+    """Restart the broker that died last, if one did, and kill the one that leads the topic's first partition."""
+    for each in set(cluster.broker_ids) - set(cluster.running):
+        restart(cluster, each)
+    eventually(lambda: cluster.leader_of(topic) > 0, WAIT_SECONDS)
+    cluster.kill(cluster.leader_of(topic))
 
 
 @pytest.mark.kafka_cluster(**SETTINGS)
 def test_commands_find_what_brokers_had_that_die(kafka_cluster: ClusterThread) -> None:
-    command = CommandLine(kafka_cluster)
+    command = CommandLine(kafka_cluster.bootstrap_servers)
     command("topics", "create", "orders", "--partitions", str(PARTITIONS), "--replication-factor", "3")
     leaders = [each["leader"] for each in command.json("topics", "describe", "orders")[0]["partitions"]]
     assert len(set(leaders)) == PARTITIONS, "each broker leads one"
@@ -70,12 +49,12 @@ def test_commands_find_what_brokers_had_that_die(kafka_cluster: ClusterThread) -
         return sorted(int(line) for line in command("consume", "orders").splitlines())
 
     write(0)
-    command.lose_leader_of("orders")
+    lose_leader_of(kafka_cluster, "orders")
     write(10)
     assert numbers() == sorted(list(range(20)) * PARTITIONS)
 
     command("groups", "reset-offsets", "billing", "--topic", "orders", "--to-offset", "5", "--execute")
-    command.lose_leader_of(GROUP_OFFSETS)
+    lose_leader_of(kafka_cluster, GROUP_OFFSETS)
     assert [each["group"] for each in command.json("groups", "list")] == ["billing"]
     assert [each["lag"] for each in command.json("groups", "lag", "billing")] == [15] * PARTITIONS
 
@@ -85,9 +64,9 @@ def test_commands_find_what_brokers_had_that_die(kafka_cluster: ClusterThread) -
         records = RecordProducer(producer)
         records.send("orders", ProducerRecord(None, b"99", partition=0))
         records.flush()
-        command.lose_leader_of(TRANSACTION_STATE)
+        lose_leader_of(kafka_cluster, TRANSACTION_STATE)
         assert [each["transactional_id"] for each in command.json("transactions", "list")] == ["invoices"]
-        command.lose_leader_of("orders")
+        lose_leader_of(kafka_cluster, "orders")
         described = command.json("transactions", "describe-producers", "orders:0")
         assert [each["start_offset"] for each in described if each["start_offset"] is not None] == [20]
         command("transactions", "abort", "invoices", "--execute")

@@ -7,23 +7,19 @@ reset-offsets`` plans is compared with what Kafka's own kafka-consumer-groups pl
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import attrs
 import pytest
-from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, Producer
 
+from tests.compat.command_line import CommandLine
 from tests.compat.kafka_process import KafkaProcess
 from tests.java_programs import Java
 from tests.waits import flushed, within
-from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -51,38 +47,6 @@ def cluster(
     else:
         with KafkaProcess(directory, SHORT_TIMES) as kafka:
             yield kafka
-
-
-@attrs.frozen
-class CommandLine:
-    """The command, which asks one cluster."""
-
-    bootstrap_servers: str
-
-    def run(self, *arguments: str) -> Result:
-        return CliRunner().invoke(main, [*arguments, "--bootstrap-server", self.bootstrap_servers])
-
-    def __call__(self, *arguments: str) -> str:
-        """What a command that must succeed prints."""
-        completed = self.run(*arguments)
-        assert completed.exit_code == 0, completed.output
-        return completed.stdout
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--json"))
-
-    def refusal(self, *arguments: str) -> str:
-        """The one line that a command which must fail ends with."""
-        completed = self.run(*arguments)
-        assert completed.exit_code == 1, completed.output
-        [line] = [line for line in completed.stderr.splitlines() if line.startswith("trio-broker: ")]
-        return line.removeprefix("trio-broker: ")
-
-    def offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """What a group has committed."""
-        return {
-            (each["topic"], each["partition"]): each["committed_offset"] for each in self.json("groups", "lag", group)
-        }
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from tests.compat.command_line import CommandLine
 from tests.compat.kafka_process import KafkaProcess
-from tests.compat.test_command_line_groups import CommandLine
 from tests.consumed_messages import consumed
 from tests.waits import flushed
 from trio_broker.testing.process import BrokerProcess
