@@ -154,14 +154,7 @@ class ReplicatingBrokers:
         settings = {name.replace("_", "."): value for name, value in self.settings.items()}
         config = BrokerConfig({"node.id": str(node_id), **settings})
         disk = SimulatedDisk(self.clock, node_id)
-        runtime = Runtime(
-            clock=self.clock,
-            random=random.Random(node_id),
-            disk=disk,
-            workers=InlineWorkers(),
-            network=SimulatedNetwork().host(f"broker-{node_id}"),
-            cpu_clock=ManualCpuClock(),
-        )
+        runtime = runtime_in_memory(self.clock, disk, node_id)
         log_manager = LogManager(
             [PurePath("/data")],
             disk=disk,
@@ -222,6 +215,18 @@ class ReplicatingBrokers:
             config = topic_config(overrides, broker.replicas.config)
             changes = LocalReplicaChanges(topics=[LocalTopicChanges(topic, topic_id, config, **role)])
             await broker.replicas.apply_local_changes(changes)
+
+
+def runtime_in_memory(clock: SimulatedClock, disk: SimulatedDisk, seed: int) -> Runtime:
+    """That of a broker on a simulated disk, without threads and sockets."""
+    return Runtime(
+        clock=clock,
+        random=random.Random(seed),
+        disk=disk,
+        workers=InlineWorkers(),
+        network=SimulatedNetwork().host("broker"),
+        cpu_clock=ManualCpuClock(),
+    )
 
 
 def epochs_of(partition: Partition) -> list[tuple[int, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import random
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
@@ -16,10 +15,9 @@ import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from tests.fakes.inline_workers import InlineWorkers
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import add_topic, batch, delete_topics, followed, led, make_replicas, sync
-from tests.partition.replicating_brokers import epochs_of
+from tests.partition.replicating_brokers import epochs_of, runtime_in_memory
 from tests.storage.log_content import fetched_data, found_values
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.entries import ConfigScope
@@ -27,12 +25,9 @@ from trio_broker.partition import replica_alter_log_dirs_manager
 from trio_broker.partition.follower_appends import Truncation
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.runtime.cpu_clock import ManualCpuClock
 from trio_broker.runtime.disk_trace import DiskOperation, OperationKind
-from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.runtime.simulated_disk import SimulatedDisk
-from trio_broker.runtime.simulated_network import SimulatedNetwork
 from trio_broker.runtime.simulated_volume import ProcessEnded
 from trio_broker.storage import future_log
 
@@ -62,14 +57,7 @@ class World:
     written: int = 0
 
     async def open(self) -> World:
-        runtime = Runtime(
-            clock=self.clock,
-            random=random.Random(1),
-            disk=self.disk,
-            workers=InlineWorkers(),
-            network=SimulatedNetwork().host("broker"),
-            cpu_clock=ManualCpuClock(),
-        )
+        runtime = runtime_in_memory(self.clock, self.disk, 1)
         self.replicas = make_replicas(ONE, others=[OTHER], runtime=runtime, **self.settings)
         await add_topic(self.replicas, configs=CONFIGS)
         return self
