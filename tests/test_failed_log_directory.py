@@ -19,10 +19,11 @@ from trio_broker.common.topic_partition import TopicPartition
 PARTITIONS = range(4)
 
 
-async def create_topic(broker: Broker) -> None:
-    """A topic that broker 1 leads and broker 2 follows."""
-    async with connected(broker) as client:
+async def create_topic(cluster: Cluster, brokers: dict[int, Broker]) -> None:
+    """A topic that broker 1 leads and broker 2 follows, as both of them know."""
+    async with connected(brokers[1]) as client:
         await client.create_placed_topic("orders", *[(1, 2)] * len(PARTITIONS))
+    await cluster.followed(*brokers.values())
 
 
 def image_of(broker: Broker, index: int) -> PartitionImage:
@@ -68,7 +69,7 @@ async def test_what_was_on_a_failed_disk_is_led_by_others_until_it_has_caught_up
     async with opened_cluster(tmp_path) as cluster:
         # The first one is the controller, to which the other one reports.
         brokers = {2: await start(cluster, 2, tmp_path / "2"), 1: await start(cluster, 1, *directories)}
-        await create_topic(brokers[1])
+        await create_topic(cluster, brokers)
         await until(
             lambda: all(image_of(brokers[2], each).directory_of(1) != UNASSIGNED_DIRECTORY for each in PARTITIONS)
         )
@@ -94,7 +95,7 @@ async def test_what_was_on_a_failed_disk_is_led_by_others_until_it_has_caught_up
 async def test_a_broker_with_one_directory_reports_nothing(tmp_path):
     async with opened_cluster(tmp_path) as cluster:
         brokers = {node_id: await cluster.start(node_id) for node_id in (1, 2)}
-        await create_topic(brokers[1])
+        await create_topic(cluster, brokers)
         await produce_to_each(brokers)
         await cluster.followed(*brokers.values())
         await trio.testing.wait_all_tasks_blocked()

@@ -41,7 +41,7 @@ from kafka_wire.messages.offset_delete import (
 )
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup
 from kafka_wire.schema import Request
-from trio_broker.broker_view.cluster.remote_records import RemoteRecords, led_elsewhere
+from trio_broker.broker_view.cluster.remote_records import RemoteRecords
 from trio_broker.common.amounts import counted
 from trio_broker.common.iso8601 import parse_duration, parse_moment
 from trio_broker.common.log_range import LogRange
@@ -230,18 +230,13 @@ class LiveGroupChangesView:
         Raises:
             GroupRefused: one of them does not say it.
         """
-        clients, image = self.services.broker_clients, self.services.metadata_cache.image
-        if clients is None:
-            return
-        remote = RemoteRecords(clients)
+        remote = RemoteRecords(self.services)
         for name, places in by_topic(partitions).items():
-            if (topic := image.topics.get(name)) is None:
-                continue
-            elsewhere = led_elsewhere(topic, [each.partition for each in places], self.services.node.node_id)
-            for index, known in (await remote.range_of(topic, elsewhere)).items():
+            elsewhere = remote.led_elsewhere(name, [each.partition for each in places])
+            for index, known in (await remote.range_of(elsewhere)).items():
                 ranges[TopicPartition(name, index)] = known_or_refused(f"{name}-{index}", known)
             if isinstance(target, ToMoment):
-                moments = await remote.offsets_at(topic, elsewhere, target.timestamp_ms)
+                moments = await remote.offsets_at(elsewhere, target.timestamp_ms)
                 for index, offset in moments.items():
                     found[TopicPartition(name, index)] = known_or_refused(f"{name}-{index}", offset)
 

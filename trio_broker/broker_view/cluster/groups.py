@@ -20,7 +20,7 @@ from kafka_wire.messages.list_offsets import SpecialTimestamp
 from trio_broker.broker_view.cached_report import CachedReport
 from trio_broker.broker_view.cluster.coordinators import coordinator_of
 from trio_broker.broker_view.cluster.peers import LivePeersView
-from trio_broker.broker_view.cluster.remote_records import RemoteRecords, led_elsewhere
+from trio_broker.broker_view.cluster.remote_records import RemoteRecords
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.reporting.snapshot import (
@@ -109,17 +109,13 @@ class LiveGroupsView:
     async def _with_ends(self, lags: Sequence[ConsumerLag]) -> Sequence[ConsumerLag]:
         """``lags`` with the ends of those logs of which no replica is here, as their leaders have them."""
         unknown = [each for each in lags if each.log_end_offset is None]
-        clients = None if self.peers is None else self.peers.services.broker_clients
-        if not unknown or clients is None or self.peers is None:
+        if not unknown or self.peers is None:
             return lags
-        image, remote = self.groups.runtime.image, RemoteRecords(clients)
+        remote = RemoteRecords(self.peers.services)
         ends: dict[tuple[str, int], int] = {}
         for name in dict.fromkeys(each.topic for each in unknown):
-            if (topic := image.topics.get(name)) is None:
-                continue
-            indexes = [each.partition for each in unknown if each.topic == name]
-            elsewhere = led_elsewhere(topic, indexes, self.peers.own_id)
-            found = await remote.offsets_at(topic, elsewhere, SpecialTimestamp.LATEST)
+            elsewhere = remote.led_elsewhere(name, [each.partition for each in unknown if each.topic == name])
+            found = await remote.offsets_at(elsewhere, SpecialTimestamp.LATEST)
             ends |= {(name, index): end for index, end in found.items() if not isinstance(end, KafkaError)}
         return [with_end(each, ends.get((each.topic, each.partition))) for each in lags]
 

@@ -8,7 +8,7 @@ to it (``remote_records``). The metadata log is read as if it were a topic.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import attrs
@@ -34,7 +34,7 @@ from kafka_wire.records.batch import NO_PRODUCER_ID, BatchHeader, RecordBatch, b
 from kafka_wire.records.record import NewRecord, Record
 from trio_broker.broker_view.cluster.metadata_records import MetadataRecords, is_secret
 from trio_broker.broker_view.cluster.own_formats import read_own_format, without_secrets
-from trio_broker.broker_view.cluster.remote_records import RemotePartition, RemoteRecords, led_elsewhere
+from trio_broker.broker_view.cluster.remote_records import RemotePartition, RemoteRecords
 from trio_broker.broker_view.cluster.transaction_outcomes import (
     NO_TRANSACTIONS,
     NamedOutcomes,
@@ -82,8 +82,7 @@ class LiveMessagesView:
         self.services = services
         self._partitions_of = partitions_of
         self.metadata_records = MetadataRecords(services)
-        clients = services.broker_clients
-        self.remote = None if clients is None else RemoteRecords(clients)
+        self.remote = RemoteRecords(services)
 
     def contents_enabled(self) -> bool:
         return self.services.config.node.admin_messages_enabled
@@ -102,17 +101,10 @@ class LiveMessagesView:
     def _image_of(self, topic: str) -> TopicImage | None:
         return self.services.metadata_cache.image.topics.get(topic)
 
-    def _led_elsewhere(self, topic: str, partitions: Iterable[int]) -> Sequence[RemotePartition]:
-        image = self._image_of(topic)
-        if self.remote is None or image is None:
-            return ()
-        return led_elsewhere(image, partitions, self.services.node.node_id)
-
     async def offsets_at(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> Mapping[int, int]:
         if topic == CLUSTER_METADATA_TOPIC:
             return {index: await self.metadata_records.offset_at(timestamp_ms) for index in partitions}
-        elsewhere = self._led_elsewhere(topic, partitions)
-        offsets = dict(await self._remote_offsets_at(topic, elsewhere, timestamp_ms))
+        offsets = await self._remote_offsets_at(self.remote.led_elsewhere(topic, partitions), timestamp_ms)
         replicas = self.services.replicas
         async for index in InTurns(partitions):
             if index in offsets:
@@ -123,20 +115,15 @@ class LiveMessagesView:
             offsets[index] = found.offset if found.offset >= 0 else end_offset
         return offsets
 
-    async def _remote_offsets_at(
-        self, topic: str, partitions: Sequence[RemotePartition], timestamp_ms: int
-    ) -> Mapping[int, int]:
+    async def _remote_offsets_at(self, partitions: Sequence[RemotePartition], timestamp_ms: int) -> dict[int, int]:
         """As ``offsets_at``, of partitions that other brokers lead.
 
         Raises:
             KafkaError: one of them does not say it.
         """
-        image = self._image_of(topic)
-        if self.remote is None or image is None or not partitions:
-            return {}
         offsets = {}
-        ends = await self.remote.offsets_at(image, partitions, SpecialTimestamp.LATEST)
-        for index, found in (await self.remote.offsets_at(image, partitions, timestamp_ms)).items():
+        ends = await self.remote.offsets_at(partitions, SpecialTimestamp.LATEST)
+        for index, found in (await self.remote.offsets_at(partitions, timestamp_ms)).items():
             offset = ends[index] if found == NO_SUCH_OFFSET else found
             if isinstance(offset, KafkaError):
                 raise offset
@@ -149,19 +136,18 @@ class LiveMessagesView:
         if topic == CLUSTER_METADATA_TOPIC:
             reads = [self.metadata_records.fetch(each, max_bytes, max_wait_seconds) for each in positions.values()]
             return [fetched_batches(topic, await read) for read in reads]
-        remote = {each.index: each for each in self._led_elsewhere(topic, positions)}
-        local = {index: offset for index, offset in positions.items() if index not in remote}
+        remote = self.remote.led_elsewhere(topic, positions)
+        local = dict(positions)
+        for each in remote:
+            del local[each.index]
         fetched: dict[int, PartitionBatches] = {}
 
         async def fetch_local() -> None:
-            wait_seconds = max_wait_seconds
-            fetched.update(
-                {each.partition: each for each in await self._fetch_local(topic, local, max_bytes, wait_seconds)}
-            )
+            batches = await self._fetch_local(topic, local, max_bytes, max_wait_seconds)
+            fetched.update({each.partition: each for each in batches})
 
         async def fetch_remote() -> None:
-            partitions = list(remote.values())
-            fetched.update(await self._fetch_remote(topic, partitions, positions, max_bytes, max_wait_seconds))
+            fetched.update(await self._fetch_remote(remote, positions, max_bytes, max_wait_seconds))
 
         async with trio.open_nursery() as nursery:
             first = [fetch for fetch, of in ((fetch_local, local), (fetch_remote, remote)) if of]
@@ -191,7 +177,6 @@ class LiveMessagesView:
 
     async def _fetch_remote(
         self,
-        topic: str,
         partitions: Sequence[RemotePartition],
         positions: Mapping[int, int],
         max_bytes: int,
@@ -199,11 +184,7 @@ class LiveMessagesView:
     ) -> Mapping[int, PartitionBatches]:
         """What other brokers lead: first what is committed, whose aborted transactions they name, and behind that what
         is still open."""
-        image = self._image_of(topic)
-        assert self.remote is not None, "other brokers lead"
-        if image is None:
-            return {}
-        fetch = partial(self.remote.fetch, image, max_bytes=max_bytes)
+        topic, fetch = partitions[0].topic.name, partial(self.remote.fetch, max_bytes=max_bytes)
         committed = await fetch(
             partitions, positions, max_wait_seconds=0.0, isolation_level=IsolationLevel.READ_COMMITTED
         )
@@ -234,11 +215,11 @@ class LiveMessagesView:
             await trio.lowlevel.checkpoint()
             build = partial(batch_of, [messages[number] for number in numbers], now_ms)
             try:
-                elsewhere = self._led_elsewhere(topic, [index])
+                elsewhere = self.remote.led_elsewhere(topic, [index])
                 if not elsewhere:
                     first_offset, required = await self._append_here(topic, index, build, dry_run=dry_run)
                 else:
-                    first_offset, required = await self._append_there(image, elsewhere[0], build, dry_run=dry_run), None
+                    first_offset, required = await self._append_there(elsewhere[0], build, dry_run=dry_run), None
             except KafkaError as error:
                 fill(results, numbers, AppendedMessage(index, None, f"{error.code.name}: {error}"))
                 continue
@@ -274,20 +255,19 @@ class LiveMessagesView:
         return info.first_offset, RequiredOffset(partition, info.last_offset + 1)
 
     async def _append_there(
-        self, topic: TopicImage, partition: RemotePartition, build: Callable[[], memoryview], *, dry_run: bool
+        self, partition: RemotePartition, build: Callable[[], memoryview], *, dry_run: bool
     ) -> int | None:
         """Append a batch to a partition that another broker leads; returns its first offset once it is safe.
 
         Raises:
             KafkaError: it is refused.
         """
-        assert self.remote is not None, "another broker leads"
-        if is_internal_topic(topic.name):
-            raise KafkaError(f"{topic.name} is the broker's own", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if is_internal_topic(partition.topic.name):
+            raise KafkaError(f"{partition.topic.name} is the broker's own", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
         if dry_run:
             return None
         batch = await self.services.runtime.workers.run(build)
-        return await self.remote.append(topic, partition, batch, APPEND_TIMEOUT_SECONDS)
+        return await self.remote.append(partition, batch, APPEND_TIMEOUT_SECONDS)
 
     async def _wait(
         self, waiting: Sequence[tuple[RequiredOffset, Sequence[int]]], results: list[AppendedMessage | None]

@@ -31,10 +31,10 @@ from kafka_wire.messages.produce import (
     TopicProduceData,
 )
 from kafka_wire.schema import Request
-from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.metadata_image import NO_LEADER, TopicImage
 from trio_broker.common.log_range import LogRange
 from trio_broker.concurrency.barrier import start_once
+from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.errors import RequestFailed
 
 R = TypeVar("R")
@@ -51,28 +51,32 @@ CONSUMER: Final = -1
 class RemotePartition:
     """A partition of a topic, and the broker that leads it."""
 
+    topic: TopicImage
     index: int
     leader: int
 
 
-def led_elsewhere(topic: TopicImage, indexes: Iterable[int], own_id: int) -> list[RemotePartition]:
-    """Those of ``indexes`` that another broker leads."""
-    states = ((index, topic.partitions.get(index)) for index in indexes)
-    return [
-        RemotePartition(index, state.leader)
-        for index, state in states
-        if state is not None and state.leader not in (own_id, NO_LEADER)
-    ]
-
-
 @attrs.frozen
 class RemoteRecords:
-    """See the head of the file. Each answer is the value or the error of one partition."""
+    """See the head of the file. Each question is about partitions of one topic, and each answer is the value or the
+    error of one of them."""
 
-    clients: BrokerClients
+    services: BrokerServices
+
+    def led_elsewhere(self, topic: str, indexes: Iterable[int]) -> list[RemotePartition]:
+        """Those of ``indexes`` that another broker leads; none of a topic that there is not, or on a broker alone."""
+        image = self.services.metadata_cache.image.topics.get(topic)
+        if image is None or self.services.broker_clients is None:
+            return []
+        states = ((index, image.partitions.get(index)) for index in indexes)
+        return [
+            RemotePartition(image, index, state.leader)
+            for index, state in states
+            if state is not None and state.leader not in (self.services.node.node_id, NO_LEADER)
+        ]
 
     async def offsets_at(
-        self, topic: TopicImage, partitions: Sequence[RemotePartition], timestamp_ms: int
+        self, partitions: Sequence[RemotePartition], timestamp_ms: int
     ) -> Mapping[int, int | KafkaError]:
         """The first offset of each partition whose record is at least as young as the time; -1 without any. A time
         below zero is one of ``SpecialTimestamp``."""
@@ -80,7 +84,7 @@ class RemoteRecords:
         def ask(indexes: Sequence[int]) -> ListOffsetsRequest:
             wanted = [ListOffsetsPartition(partition_index=index, timestamp=timestamp_ms) for index in indexes]
             return ListOffsetsRequest(
-                replica_id=CONSUMER, topics=[ListOffsetsTopic(name=topic.name, partitions=wanted)]
+                replica_id=CONSUMER, topics=[ListOffsetsTopic(name=partitions[0].topic.name, partitions=wanted)]
             )
 
         def offsets(response: Any) -> Iterable[tuple[int, int | KafkaError]]:
@@ -89,12 +93,10 @@ class RemoteRecords:
 
         return await self._each(partitions, ask, offsets)
 
-    async def range_of(
-        self, topic: TopicImage, partitions: Sequence[RemotePartition]
-    ) -> Mapping[int, LogRange | KafkaError]:
+    async def range_of(self, partitions: Sequence[RemotePartition]) -> Mapping[int, LogRange | KafkaError]:
         """Where the log of each partition begins, and where what consumers may read ends."""
-        starts = await self.offsets_at(topic, partitions, SpecialTimestamp.EARLIEST)
-        ends = await self.offsets_at(topic, partitions, SpecialTimestamp.LATEST)
+        starts = await self.offsets_at(partitions, SpecialTimestamp.EARLIEST)
+        ends = await self.offsets_at(partitions, SpecialTimestamp.LATEST)
         ranges: dict[int, LogRange | KafkaError] = {}
         for index, start in starts.items():
             end = ends[index]
@@ -105,12 +107,13 @@ class RemoteRecords:
         return ranges
 
     async def fetch(
-        self, topic: TopicImage, partitions: Sequence[RemotePartition], positions: Mapping[int, int],
+        self, partitions: Sequence[RemotePartition], positions: Mapping[int, int],
         *, max_bytes: int, max_wait_seconds: float, isolation_level: IsolationLevel,
     ) -> Mapping[int, PartitionData | KafkaError]:  # fmt: skip
         """What follows the position of each partition."""
 
         def ask(indexes: Sequence[int]) -> FetchRequest:
+            topic = partitions[0].topic
             wanted = [
                 FetchPartition(partition=index, fetch_offset=positions[index], partition_max_bytes=max_bytes)
                 for index in indexes
@@ -132,9 +135,7 @@ class RemoteRecords:
             partitions, ask, fetched, max_wait_seconds, purpose="records" if max_wait_seconds else ""
         )
 
-    async def append(
-        self, topic: TopicImage, partition: RemotePartition, records: memoryview, timeout_seconds: float
-    ) -> int:
+    async def append(self, partition: RemotePartition, records: memoryview, timeout_seconds: float) -> int:
         """Append one batch with acks=all; return the offset of its first record.
 
         Raises:
@@ -142,6 +143,7 @@ class RemoteRecords:
         """
 
         def ask(indexes: Sequence[int]) -> ProduceRequest:
+            topic = partition.topic
             data = [PartitionProduceData(index=index, records=records) for index in indexes]
             return ProduceRequest(
                 transactional_id=None,
@@ -168,6 +170,9 @@ class RemoteRecords:
         purpose: str = "",
     ) -> Mapping[int, T | KafkaError]:
         """Ask each leader for its partitions, all at once."""
+        clients = self.services.broker_clients
+        if clients is None or not partitions:
+            return {}
         by_leader: defaultdict[int, list[int]] = defaultdict(list)
         for each in partitions:
             by_leader[each.leader].append(each.index)
@@ -175,7 +180,7 @@ class RemoteRecords:
 
         async def ask_leader(leader: int, indexes: list[int]) -> None:
             try:
-                client = self.clients.client(leader, purpose)
+                client = clients.client(leader, purpose)
                 response = await client.send(ask(indexes), timeout_seconds=ANSWER_SECONDS + wait_seconds)
             except RequestFailed as error:
                 failure = KafkaError(str(error), code=ErrorCode.LEADER_NOT_AVAILABLE)

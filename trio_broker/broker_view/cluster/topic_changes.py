@@ -30,7 +30,7 @@ from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from kafka_wire.primitives import uuid_text
 from trio_broker.broker_view.cluster.config import alteration
 from trio_broker.broker_view.cluster.peers import LivePeersView
-from trio_broker.broker_view.cluster.remote_records import led_elsewhere
+from trio_broker.broker_view.cluster.remote_records import RemoteRecords
 from trio_broker.broker_view.cluster.topics import LiveTopicsView
 from trio_broker.changes.audit_context import CALLER, THE_BROKER
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin
@@ -129,8 +129,9 @@ class LiveTopicChangesView:
     async def purge(
         self, name: str, target: PurgeTarget, partitions: Collection[int], *, dry_run: bool, changed_by: str
     ) -> PurgedTopic:
-        wanted = sorted(partitions or self._existing(name).partitions)
-        elsewhere = {each.index: each.leader for each in led_elsewhere(self._existing(name), wanted, self.peers.own_id)}
+        existing = self._existing(name)
+        wanted = sorted(partitions or existing.partitions)
+        elsewhere = {each.index: each.leader for each in RemoteRecords(self.services).led_elsewhere(name, wanted)}
         # All of them are checked before the first is changed.
         others = [] if dry_run else await self._purge_elsewhere(name, target, elsewhere, dry_run=True)
         here = [index for index in wanted if index not in elsewhere]
