@@ -64,7 +64,7 @@ def select_changes(changes: Sequence[Change], query: ChangesQuery) -> Page[Chang
 
 CSV_COLUMNS = (
     *("number", "changed_at", "action", "resource_type", "resource", "name", "old", "new"),
-    *("channel", "client", "role", "address", "request", "trial", "undoes", "effect"),
+    *("channel", "client", "role", "principal", "address", "request", "trial", "undoes", "effect"),
 )
 
 
@@ -76,7 +76,8 @@ def changes_csv(changes: Iterable[Change]) -> str:
     for change in changes:
         origin = change.origin
         ends = (
-            *(origin.channel.value, escape_formula(origin.client), origin.role, origin.address),
+            *(origin.channel.value, escape_formula(origin.client), origin.role, escape_formula(origin.principal)),
+            origin.address,
             escape_formula(origin.request),
             change.trial.outcome.value if change.trial else "",
             "" if change.undoes is None else change.undoes,
@@ -103,9 +104,8 @@ def search_text(change: Change) -> str:
         f"{value.name} {value.old or ''} {value.new or ''}" for value in (*change.values, *change.shadowed_values)
     )
     origin = change.origin
-    return " ".join(
-        (change.action.value, change.resource, origin.client, origin.role, origin.address, origin.request, *values)
-    )
+    who = (origin.client, origin.role, origin.principal, origin.address, origin.request)
+    return " ".join((change.action.value, change.resource, *who, *values))
 
 
 def running_trial(changes: Sequence[Change]) -> Change | None:
@@ -161,14 +161,14 @@ def change_author(change: Change) -> str:
 
 def origin_text(origin: ChangeOrigin) -> str:
     """A client, where it is, and how it came."""
-    role = f"{origin.role}: " if origin.role else ""
+    login = f"{origin.role or origin.principal}: " if origin.role or origin.principal else ""
     address = f" from {origin.address}" if origin.address else ""
     channel = CHANNEL_TITLES[origin.channel]
     if origin.channel in (ChangeChannel.HTTP, ChangeChannel.KAFKA):
-        return f"{role}{origin.client or 'a client'}{address} over {channel}"
+        return f"{login}{origin.client or 'a client'}{address} over {channel}"
     if origin.channel is ChangeChannel.DECLARATION:
         return f"{channel}, {origin.request}"
-    return f"{role}{channel}{address}"
+    return f"{login}{channel}{address}"
 
 
 def trial_text(trial: Trial) -> str:

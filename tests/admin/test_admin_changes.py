@@ -49,6 +49,7 @@ async def test_changes_of_all_kinds_and_channels_are_listed_newest_first(live: L
         "address": "127.0.0.1",
         "request": "PATCH /api/v1/config",
         "role": "",
+        "principal": "",
     }
     assert await live.get("/api/v1/changes/1") == config
 
@@ -247,6 +248,7 @@ async def test_a_change_of_anything_says_who_made_it_and_how(
             "address": "127.0.0.1",
             "request": f"{answer.request.method} {answer.request.url.path}",
             "role": "admin" if has_login else "",
+            "principal": "",
         }
 
 

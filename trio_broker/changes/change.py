@@ -82,7 +82,7 @@ class ChangeOrigin:
     """Which client asked for a change, in its own words, from which address and by which request.
 
     ``client`` is a Kafka client's id or the ``X-Requested-With`` of an HTTP request; nothing proves either. ``role`` is
-    what an HTTP client has logged in as, empty without a login.
+    what an HTTP client has logged in as, and ``principal`` what a Kafka client has; empty without a login.
     """
 
     channel: ChangeChannel
@@ -90,6 +90,7 @@ class ChangeOrigin:
     address: str = ""
     request: str = ""
     role: str = ""
+    principal: str = ""
 
     @property
     def change_origin(self) -> ChangeOrigin:

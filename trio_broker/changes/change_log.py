@@ -230,7 +230,8 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Va
 
 
 def clipped_origin(origin: ChangeOrigin) -> ChangeOrigin:
-    return attrs.evolve(origin, client=clipped(origin.client), address=clipped(origin.address))
+    client, principal, address = map(clipped, (origin.client, origin.principal, origin.address))
+    return attrs.evolve(origin, client=client, principal=principal, address=address)
 
 
 def clipped_value(value: ValueChange) -> ValueChange:

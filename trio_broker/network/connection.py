@@ -21,6 +21,7 @@ from trio_broker.network.client_activity import ClientActivity
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest, Reply
 from trio_broker.network.unread_bytes import UnreadBytes
+from trio_broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 
 FRAME_GRACE_SECONDS = 30.0
 """Time in which any frame may arrive, however small: long enough for a slow network or a client in a debugger."""
@@ -89,7 +90,8 @@ class Connection:
     socket may have bytes, ``is_half_closed`` that the client sends no more than those. ``is_ready`` is set while its
     Processor will serve it without a report of the selector. ``was_reported`` says that the selector has reported it
     while it was in a thread, which it does once for all room that there is. ``ending`` is set when the connection is to
-    close as soon as a thread lets go of its socket. ``sending_ns`` is when the latest response was there.
+    close as soon as a thread lets go of its socket. ``principal`` is who sends the next request. ``sending_ns`` is when
+    the latest response was there.
     """
 
     sock: socket.socket
@@ -100,6 +102,7 @@ class Connection:
     client: ClientActivity = attrs.field(factory=ClientActivity)
     unread: UnreadBytes = attrs.field(factory=UnreadBytes)
     owner: ConnectionOwner | None = None
+    principal: KafkaPrincipal = ANONYMOUS
     state: ConnectionState = ConnectionState.IDLE
     command: Reassign | CloseConnection | None = None
     header: RequestHeader | None = None

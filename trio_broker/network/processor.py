@@ -467,6 +467,7 @@ class Processor:
             connection.client,
             connection,
             perf_counter_ns(),
+            connection.principal,
         )
         connection.state = ConnectionState.IN_FLIGHT
         connection.frame_deadline = 0.0

@@ -26,6 +26,7 @@ from trio_broker.network.errors import CloseConnection
 from trio_broker.network.request_metrics import RequestChannelMetrics, RequestWaits
 from trio_broker.network.statistics import RequestChannelStatistics
 from trio_broker.runtime.measurement import perf_counter_ns
+from trio_broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 
 Answer = Sequence[Chunk] | None
 """Chunks of one response, its header included and its size prefix not, or None for silence (``acks=0``)."""
@@ -94,7 +95,8 @@ class QueuedRequest:
 
     ``body`` is what follows the header in the frame, and stays valid until the request is answered. ``queued_ns`` is
     the performance counter when the frame was whole, ``began_ns`` when its handler began, ``answered_ns`` when that
-    ended. ``waits`` is what it waited in between without a slot. ``is_blocked`` says that the queue has no room for it.
+    ended. ``principal`` is who has sent it, also when another one logs in later. ``waits`` is what it waited in
+    between without a slot. ``is_blocked`` says that the queue has no room for it.
     """
 
     header: RequestHeader
@@ -103,6 +105,7 @@ class QueuedRequest:
     client: ClientActivity = attrs.field(factory=ClientActivity)
     reply_target: ReplyTarget = NO_REPLY_TARGET
     queued_ns: int = attrs.field(factory=perf_counter_ns)
+    principal: KafkaPrincipal = ANONYMOUS
     began_ns: int = 0
     answered_ns: int = 0
     waits: RequestWaits | None = None

@@ -15,6 +15,7 @@ from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
+from trio_broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 
 R = TypeVar("R")
 
@@ -57,6 +58,11 @@ class Context:
         return self.request.connection
 
     @property
+    def principal(self) -> KafkaPrincipal:
+        """Who has sent the request."""
+        return self.request.principal
+
+    @property
     def request_context(self) -> RequestContext:
         """The client as the group coordinator stores it with a member."""
         header = self.request.header
@@ -73,9 +79,14 @@ class Context:
     @property
     def change_origin(self) -> ChangeOrigin:
         """The client as the change log keeps it with a change."""
-        header = self.request.header
-        name = ApiKey(header.api_key).name
-        return ChangeOrigin(ChangeChannel.KAFKA, header.client_id or "", self.request.connection.client_address, name)
+        header, principal = self.request.header, self.principal
+        return ChangeOrigin(
+            ChangeChannel.KAFKA,
+            header.client_id or "",
+            self.request.connection.client_address,
+            ApiKey(header.api_key).name,
+            principal="" if principal == ANONYMOUS else str(principal),
+        )
 
     def release_handler(self, phase: RequestPhase) -> None:
         """Give the handler slot back before a wait: one slot carries any number of delayed requests."""
