@@ -18,7 +18,6 @@ from typing import Any
 import attrs
 
 from kafka_wire.errors import KafkaError, WireError
-from kafka_wire.records.batch import RecordBatch
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_delta import ContradictoryMetadata, MetadataDelta, replayed
 from trio_broker.cluster.metadata_image import MetadataImage
@@ -137,12 +136,8 @@ class MetadataCopy:
 
     async def _catch_up(self, store: MetadataStore, replace: Callable[[MetadataSnapshot], MetadataLog]) -> None:
         end_offset = await store.end_offset()
-        if (own_end := self.metadata_log.log_end_offset) > end_offset:
-            raise MetadataLogUnusable(
-                f"{self.metadata_log.log.directory} has {own_end} records, and the metadata store of the cluster"
-                f" {end_offset}: it is another cluster's, or was set back"
-            )
         try:
+            await self._require_same(store, end_offset)
             await self._read(store, end_offset)
         except BelowLogStart:
             snapshot = await store.snapshot()
@@ -152,30 +147,44 @@ class MetadataCopy:
             self.transactions = MetadataTransactions()
             await self._read(store, end_offset)
 
-    async def _read(self, store: MetadataStore, end_offset: int) -> None:
-        last = await self.workers.run(self.metadata_log.last_batch)
-        position = self.metadata_log.log_end_offset if last is None else last.header.base_offset
-        if position >= end_offset:
-            return
-        delta = MetadataDelta(self.image)
-        batches: AsyncIterator[CommittedBatch] = store.tail(position)
-        async for batch in batches:
-            if last is not None and batch.base_offset == position:
-                self._require_same(last, batch)
-            else:
-                await self.append(batch)
-                for record in self.transactions.settled(batch.records):
-                    delta.replay(record)
-            if batch.next_offset >= end_offset:
-                self.image = delta.apply(offset=batch.last_offset, epoch=batch.epoch)
-                return
+    async def require_beginning_of(self, store: MetadataStore) -> None:
+        """Refuse a store that has something else than the copy, as ``catch_up`` does, and change nothing.
 
-    def _require_same(self, own: RecordBatch, batch: CommittedBatch) -> None:
-        if own.buffer != batch.data:
+        Raises:
+            MetadataLogUnusable: it has.
+            OSError: the store does not answer, or a disk failed.
+            KafkaError, WireError: what it has cannot be read.
+        """
+        # Of what it has in a snapshot only, nothing can be compared.
+        with suppress(BelowLogStart):
+            await self._require_same(store, await store.end_offset())
+
+    async def _require_same(self, store: MetadataStore, end_offset: int) -> None:
+        directory, own_end = self.metadata_log.log.directory, self.metadata_log.log_end_offset
+        if own_end > end_offset:
             raise MetadataLogUnusable(
-                f"{self.metadata_log.log.directory} differs from the metadata store of the cluster at offset"
-                f" {batch.base_offset}: one of them is another cluster's, or was set back"
+                f"{directory} has {own_end} records, and the metadata store of the cluster {end_offset}: it is another"
+                " cluster's, or was set back"
             )
+        if (last := await self.workers.run(self.metadata_log.last_batch)) is None:
+            return
+        if (await anext(store.tail(last.header.base_offset))).data != last.buffer:
+            raise MetadataLogUnusable(
+                f"{directory} differs from the metadata store of the cluster at offset {last.header.base_offset}: one"
+                " of them is another cluster's, or was set back"
+            )
+
+    async def _read(self, store: MetadataStore, end_offset: int) -> None:
+        position, delta = self.metadata_log.log_end_offset, MetadataDelta(self.image)
+        batches: AsyncIterator[CommittedBatch] = store.tail(position)
+        while position < end_offset:
+            batch = await anext(batches)
+            position = batch.next_offset
+            await self.append(batch)
+            for record in self.transactions.settled(batch.records):
+                delta.replay(record)
+            if position >= end_offset:
+                self.image = delta.apply(offset=batch.last_offset, epoch=batch.epoch)
 
     async def append(self, batch: CommittedBatch) -> None:
         """Append a batch that the store has. Without room for it, behind a snapshot that was loaded, and where

@@ -302,6 +302,21 @@ async def test_without_consent_nothing_changes(autojump_clock, world):
     require_copy(commands.disk, DATA)
 
 
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [(9, "has .* records, and the metadata store of the cluster"), (1, "differs from the metadata store")],
+)
+async def test_metadata_that_were_set_back_are_refused_before_anybody_agrees(autojump_clock, world, lost, reason):
+    """By --dry-run too."""
+    commands = Commands(world, await own_directory("orders"))
+    await commands.join()
+    await decide_alone(commands.disk, *(topic(f"lost-{index}") for index in range(lost)))
+    give_up(commands.disk, DATA)
+    await decide_in_etcd(world, topic("shared"), topic("more"))
+    with pytest.raises(HandoverRefused, match=f"{reason}.*set back"):
+        await commands.leave(agrees=False)
+
+
 async def test_a_copy_counts_where_etcd_is_lost_unless_others_were_running(autojump_clock, world):
     commands = await joined_directory(world)
     departure = await commands.leave(asks_etcd=False)

@@ -303,6 +303,9 @@ async def _leave_etcd(
     # Its own is that of an earlier try, or of a life that has ended: the directory is locked.
     if state.holder is not None and state.holder.node_id != node_id:
         raise HandoverRefused(f"broker {state.holder.node_id} is in contact: stop all brokers first")
+    if not broker.is_own:
+        # Before anybody agrees to what would be refused then.
+        await broker.copy.require_beginning_of(store)
     image = broker.copy.image if broker.is_own else await image_in(store)
     departure = departure_of(broker, image, is_end_known=True)
     if broker.is_own:
