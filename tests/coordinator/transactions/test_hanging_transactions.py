@@ -13,9 +13,11 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.transactions import TransactionStatus
 from tests.coordinator.transactions.open_transactions import SECOND_PROTOCOL, committed, refuse_appends, started
+from tests.fakes.followed_metadata import elected, follow
 from tests.handlers.transaction_client import PRODUCE_SECOND_PROTOCOL, TransactionClient, running_transactions
 from tests.running_broker import until
 from tests.storage.followed_log import truncate_log
+from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
@@ -95,6 +97,20 @@ async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(
         await until(client.markers)
         await trio.testing.wait_all_tasks_blocked()
         assert len(client.markers()) == 1
+
+
+async def test_what_is_not_led_yet_is_no_error_and_what_hangs_is_ended_once_it_is(client, caplog):
+    """A broker whose metadata are elsewhere leads nothing until it is unfenced."""
+    services, producer = client.wire.services, await started(client, 0)
+    state = client.state_partition().topic_partition
+    await follow(services, elected(services, state.topic, NO_LEADER, state.partition))
+    lose(client, 0, topic=state.topic, index=state.partition)
+    client.coordinator.topic_opened("another")
+    await trio.testing.wait_all_tasks_blocked()
+    await follow(services, elected(services, state.topic, services.node.node_id, state.partition))
+    await until(client.markers)
+    assert client.markers() == [(producer.producer_id, producer.epoch, False)]
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
 async def test_a_shard_that_is_loaded_anew_does_not_end_the_look_for_what_hangs(client, autojump_clock, monkeypatch):

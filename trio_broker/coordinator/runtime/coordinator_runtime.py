@@ -271,6 +271,12 @@ class CoordinatorRuntime(Generic[MachineT]):
         count = self._partition_count if self.topic in self.image.topics else 0
         return len(self.shards) == count and all(shard.is_active for shard in self.shards.values())
 
+    @property
+    def lacks_leaders(self) -> bool:
+        """Whether some partition of the topic has no leader: of a broker alone all, until it is unfenced."""
+        topic = self.image.topics.get(self.topic)
+        return topic is not None and any(each.leader == NO_LEADER for each in topic.partitions.values())
+
     def _on_timeout(self, key: str) -> None:
         shard = self._shard_of(key)
         if shard is not None and shard.is_active:

@@ -41,8 +41,8 @@ class HangingTransactions:
         self._runtime = runtime
         self._replicas = replicas
         self._markers = markers
-        # Set when partitions could be opened that could not before.
-        self._opened = trio.Event()
+        # Set when there may be more to be ended than before, or more ids may be known.
+        self._changed = trio.Event()
 
     def open_transactions(self) -> OpenEpochs:
         """What the logs have open. Not in the log of a coordinator itself, which has no records of transactions.
@@ -68,23 +68,29 @@ class HangingTransactions:
         return None if partition is None else partition.producers.open_epoch(producer_id)
 
     async def run(self) -> None:
-        """End what hangs once all shards are loaded, and again when further partitions could be opened.
+        """End what hangs once all shards are loaded, and again when further partitions could be opened or are led.
 
         Not where the topic of states was deleted while transactions were open: an operator sees those, and ends them.
         """
         while True:
-            self._opened = trio.Event()
+            self._changed = trio.Event()
             await self._runtime.wait_until_loaded()
-            if not await self.end():
+            if self._runtime.lacks_leaders:
+                await self._changed.wait()
+            elif not await self.end():
                 await trio.sleep(transaction_marker_channel_manager.MARKER_RETRY_SECONDS)
             # Else a shard is being loaded anew meanwhile, and not all ids were known.
             elif self._runtime.is_loaded:
-                await self._opened.wait()
+                await self._changed.wait()
+
+    def leaders_changed(self) -> None:
+        """Partitions of the topic of states have other leaders, so other ids may be known."""
+        self._changed.set()
 
     def partitions_opened(self) -> None:
         """Partitions could be opened that could not before: end what hangs in them."""
         self._end_owned()
-        self._opened.set()
+        self._changed.set()
 
     async def end(self) -> bool:
         """Try to end what hangs; return whether no log has refused that."""

@@ -171,6 +171,9 @@ class TransactionCoordinator:
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow the shards' own topic."""
         self.runtime.apply_metadata(delta)
+        topic = image.topics.get(self.runtime.topic)
+        if topic is not None and delta.changed_partitions(topic.topic_id):
+            self.hanging.leaders_changed()
 
     def topic_opened(self, name: str) -> None:
         """Load the shards whose partitions could not be opened before, and end what hangs in them."""
