@@ -246,6 +246,20 @@ async def test_a_full_disk_has_a_move_wait(world, autojump_clock, monkeypatch):
     assert (world.place, len(world.numbers())) == (OTHER, 20)
 
 
+@pytest.mark.parametrize("directory", [ONE, OTHER])
+async def test_what_is_asked_for_first_of_all_counts_more_than_the_copy_of_the_last_run(autojump_clock, directory):
+    clock = SimulatedClock(autojump_clock)
+    world = await interrupted(clock, follows(2), SimulatedDisk.crash)
+    assert world is not None
+    assert (world.place, len(world.names("-future"))) == (ONE, 1)
+    await world.alter(directory)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(world.replicas.run)
+        await world.until_moved()
+        nursery.cancel_scope.cancel()
+    assert (world.place, world.names("-future")) == (directory, [])
+
+
 async def test_a_replica_that_is_not_here_yet_is_made_in_the_directory_that_was_named(world, autojump_clock):
     for index in (1, 2):
         with pytest.raises(KafkaError) as refused:

@@ -125,6 +125,7 @@ class ReplicaAlterLogDirsManager:
             raise KafkaError(f"topic name {topic_partition.topic} is too long", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
         if directory.failure is not None:
             raise KafkaError(f"{directory.path} is offline", code=ErrorCode.KAFKA_STORAGE_ERROR)
+        self._take_up()
         present = self.moves.get(topic_partition)
         # One of a partition that was deleted waits for its turn to end.
         if present is not None and (
@@ -139,6 +140,17 @@ class ReplicaAlterLogDirsManager:
         partition.state.require_online()
         if partition.log.directory.parent != directory.path and topic_partition not in self.moves:
             self._begin(Move(partition, FutureLog(self._log_manager.disk, topic_partition, directory.path / name)))
+
+    def _take_up(self) -> None:
+        """Begin the moves anew whose copies the last stop has left: before anybody asks for other ones."""
+        orphans = []
+        for future in self._log_manager.future_logs:
+            partition = self._find(future.topic_partition)
+            if partition is None or future.topic_partition in self.moves:
+                orphans.append(future)
+            else:
+                self._begin(Move(partition, future))
+        self._log_manager.future_logs = orphans
 
     def _begin(self, move: Move) -> None:
         log.info("%s moves from %s to %s", move.partition, move.partition.log.directory.parent, move.future.directory)
@@ -160,12 +172,10 @@ class ReplicaAlterLogDirsManager:
 
     async def run(self) -> None:
         """Move what is to be moved, until cancelled."""
-        for future in self._log_manager.future_logs:
-            if (partition := self._find(future.topic_partition)) is not None:
-                self._begin(Move(partition, future))
-            else:
-                await self._maintenance.run_in_thread(future.remove)
-        self._log_manager.future_logs = []
+        self._take_up()
+        orphans, self._log_manager.future_logs = self._log_manager.future_logs, []
+        for future in orphans:
+            await self._maintenance.run_in_thread(future.remove)
         while True:
             self._changed = trio.Event()
             # One that is to end comes first: somebody waits for it.
