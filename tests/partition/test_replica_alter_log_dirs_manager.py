@@ -30,6 +30,7 @@ from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_volume import ProcessEnded
 from trio_broker.storage import future_log
+from trio_broker.storage.file_names import PARTITION_METADATA
 
 ONE, OTHER = PurePath("/one"), PurePath("/other")
 ORDERS = TopicPartition("orders", 0)
@@ -232,18 +233,43 @@ async def test_a_log_that_is_cut_meanwhile_is_copied_anew(world, monkeypatch, au
     assert (world.place, world.numbers()) == (OTHER, [1, 2])
 
 
-async def test_a_full_disk_has_a_move_wait(world, autojump_clock, monkeypatch):
+async def test_a_move_that_loses_its_room_gives_back_what_it_has_and_waits_for_enough(
+    world, autojump_clock, monkeypatch
+):
     def refuse(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, "full")
 
+    moves, faults = world.replicas.alter_log_dirs.moves, world.disk.faults
+    world.set_rate(1000)
     await world.append(20)
+    await world.alter(OTHER)
+    await trio.sleep(5)
+    copied = moves[ORDERS].future
+    assert copied.size_bytes > 0
     with monkeypatch.context() as patched:
         patched.setattr(future_log, "copy_file", refuse)
-        await world.alter(OTHER)
         await trio.sleep(100)
-        assert (world.place, list(world.replicas.alter_log_dirs.moves)) == (ONE, [ORDERS])
+    assert (copied.size_bytes, copied.end_offset) == (0, 0)
+    assert [each.name for each in world.disk.list_directory(copied.path)] == [PARTITION_METADATA]
+    roomy_bytes = faults.total_bytes
+    faults.total_bytes = roomy_bytes - world.disk.space(OTHER).usable_bytes + world.partition.log.size_bytes - 1
+    await trio.sleep(100)
+    assert (world.place, copied.size_bytes) == (ONE, 0)
+    faults.total_bytes = roomy_bytes
     await world.until_moved()
     assert (world.place, len(world.numbers())) == (OTHER, 20)
+
+
+async def test_a_move_to_where_there_is_no_room_is_refused_and_changes_nothing(world, autojump_clock):
+    await world.append(20)
+    faults, needed_bytes = world.disk.faults, world.partition.log.size_bytes
+    faults.total_bytes += needed_bytes - 1 - world.disk.space(OTHER).usable_bytes
+    with pytest.raises(KafkaError, match=r"has .* bytes left, of .* that are needed") as refused:
+        await world.alter(OTHER)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (world.replicas.alter_log_dirs.moves, world.names("-future")) == ({}, [])
+    # Where it is, it needs none.
+    await world.alter(ONE)
 
 
 @pytest.mark.parametrize("directory", [ONE, OTHER])

@@ -2,7 +2,8 @@
 
 A copy follows the log until little is missing. Then nobody appends for as long as the rest takes, and the copy takes
 the place of the log, with which everything goes on: no client notices. Until then a move may be cancelled, or led
-elsewhere. It is given up with its partition, or where a disk fails; where a disk is full, it waits.
+elsewhere. It is given up with its partition, or where a disk fails. Where there is no room, none is begun; one that
+loses its room on the way gives it back, and waits for enough.
 
 What is asked for lasts: after a start the copies that are there are begun anew.
 
@@ -11,6 +12,7 @@ Source: Kafka's ReplicaAlterLogDirsManager and ReplicaAlterLogDirsThread, which 
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -118,7 +120,8 @@ class ReplicaAlterLogDirsManager:
 
         Raises:
             KafkaError: ``INVALID_TOPIC_EXCEPTION``: its name leaves no room for that of a copy;
-                ``KAFKA_STORAGE_ERROR``; ``REPLICA_NOT_AVAILABLE``: it is not here.
+                ``KAFKA_STORAGE_ERROR``: its disk has failed, or has no room for it; ``REPLICA_NOT_AVAILABLE``: it is
+                not here.
         """
         name = file_names.marked_directory_name(topic_partition, "future", random_uuid(self._random))
         if file_names.parse_future_directory(name) != topic_partition:
@@ -126,6 +129,8 @@ class ReplicaAlterLogDirsManager:
         if directory.failure is not None:
             raise KafkaError(f"{directory.path} is offline", code=ErrorCode.KAFKA_STORAGE_ERROR)
         self._take_up()
+        if (partition := self._find(topic_partition)) is not None:
+            await self._require_room_to_begin(partition, directory)
         present = self.moves.get(topic_partition)
         # One of a partition that was deleted waits for its turn to end.
         if present is not None and (
@@ -140,6 +145,15 @@ class ReplicaAlterLogDirsManager:
         partition.state.require_online()
         if partition.log.directory.parent != directory.path and topic_partition not in self.moves:
             self._begin(Move(partition, FutureLog(self._log_manager.disk, topic_partition, directory.path / name)))
+
+    async def _require_room_to_begin(self, partition: Partition, directory: LogDirectory) -> None:
+        move = self.moves.get(partition.topic_partition)
+        if directory.path in (partition.log.directory.parent, move and move.future.directory):
+            return
+        try:
+            await self._maintenance.run_in_thread(partial(require_room, directory, partition.log.size_bytes))
+        except OSError as error:
+            raise KafkaError(f"{partition} is not moved: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR) from error
 
     def _take_up(self) -> None:
         """Begin the moves anew whose copies the last stop has left: before anybody asks for other ones."""
@@ -197,6 +211,7 @@ class ReplicaAlterLogDirsManager:
         except (OSError, KafkaError, MoveEnded, CorruptCheckpoint) as error:
             if is_shortage(error):
                 log.warning("%s: its move waits: %s", topic_partition, error)
+                await self._give_room_back(move)
                 # Others may find room.
                 self.moves[topic_partition] = self.moves.pop(topic_partition)
                 return False
@@ -207,6 +222,13 @@ class ReplicaAlterLogDirsManager:
         self.moves.pop(topic_partition, None)
         move.ended.set()
         return True
+
+    async def _give_room_back(self, move: Move) -> None:
+        """A disk that the copy has filled would serve nobody while the move waits, and it is begun anew in any case."""
+        try:
+            await self._maintenance.run_in_thread(move.future.give_room_back)
+        except OSError as error:
+            log.warning("%s: its room is not given back: %s", move.future.path, error)
 
     async def _remove(self, move: Move) -> None:
         try:
@@ -234,6 +256,8 @@ class ReplicaAlterLogDirsManager:
     async def _begin_copy(self, move: Move) -> None:
         move.require_wanted()
         await self._maintenance.run_in_thread(partial(move.future.begin, move.partition.log))
+        directory = self._log_manager.directory(move.future.directory)
+        await self._maintenance.run_in_thread(partial(require_room, directory, move.partition.log.size_bytes))
 
     async def _copy(self, move: Move) -> int:
         """Copy what has been appended since the last time; return how many bytes that was."""
@@ -302,3 +326,13 @@ class ReplicaAlterLogDirsManager:
             raise
         self._log_manager.directory(before.directory.parent).forget(future.topic_partition)
         return moved
+
+
+def require_room(directory: LogDirectory, size_bytes: int) -> None:
+    """Refuse to copy a log to where it does not fit. Blocks.
+
+    Raises:
+        OSError: it does not, by ``ENOSPC``; or the disk failed.
+    """
+    if (usable_bytes := directory.volume_space().usable_bytes) < size_bytes:
+        raise OSError(errno.ENOSPC, f"{directory.path} has {usable_bytes} bytes left, of {size_bytes} that are needed")

@@ -101,6 +101,18 @@ class FutureLog:
         self.disk.remove_tree(self.path)
         self.disk.sync_directory(self.directory)
 
+    def give_room_back(self) -> None:
+        """Have nothing copied. What is left says at the next start that the replica is to be moved.
+
+        Raises:
+            OSError: the disk refused or failed.
+        """
+        for entry in self.disk.list_directory(self.path):
+            if entry.name != file_names.PARTITION_METADATA:
+                self.disk.unlink(self.path / entry.name)
+        self.end_offset = min(self._copied, default=self.end_offset)
+        self._copied, self.size_bytes = {}, 0
+
     # --- the copy ---
 
     def copy(self, sealed: Sequence[Segment]) -> Iterator[int]:
