@@ -26,6 +26,7 @@ from broker_admin.problems import Problem
 from broker_admin.request_body import read_body
 from broker_admin.tokens import Role
 from broker_admin.views.cluster.peers import PeersView, PeerUnavailable
+from trio_broker.changes.change import ChangeOrigin
 
 T = TypeVar("T")
 
@@ -174,9 +175,12 @@ def scope_of(head: ForwardedHead) -> Scope:
 # ---- questions of the app itself
 
 
-def question(path: str, *, asked_through: int, method: str = "GET", body: bytes = b"") -> bytes:
-    """A request of the admin app of one broker to that of another, for JSON at ``path``."""
+def question(path: str, *, asked_through: int, asked_by: ChangeOrigin, method: str = "GET", body: bytes = b"") -> bytes:
+    """A request of the admin app of one broker to that of another, for JSON at ``path``, in the name of the client for
+    which it works."""
     headers = {"host": "localhost", "accept": "application/json"}
     if body:
-        headers |= {"content-type": "application/json", "x-requested-with": f"broker {asked_through}"}
-    return encoded(ForwardedHead(method, path, headers, "", asked_through), body)
+        name = asked_by.client or f"broker {asked_through}"
+        headers |= {"content-type": "application/json", "x-requested-with": name}
+    head = ForwardedHead(method, path, headers, asked_by.address, asked_through, asked_by.role or None)
+    return encoded(head, body)

@@ -1,12 +1,18 @@
-"""What is passed on to the admin app by who is no broker."""
+"""What is passed on to the admin app of another broker: in whose name, and what is no broker's."""
 
 from __future__ import annotations
 
 import json
 
+import attrs
 import pytest
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
-from broker_admin.forwarding import BAD_REQUEST, AnsweredHead, answer_forwarded, decoded
+from broker_admin.forwarding import BAD_REQUEST, AnsweredHead, answer_forwarded, decoded, question
+from broker_admin.request_body import change_origin
+from trio_broker.changes.audit_context import THE_BROKER
+from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 
 HEAD = {"method": "GET", "target": "/api/v1/config", "headers": {}, "client": "", "asked_through": 2}
 
@@ -28,3 +34,17 @@ async def test_what_no_broker_sends_is_refused(question):
 
     head, body = decoded(AnsweredHead, await answer_forwarded(app, question))
     assert (head.status, body) == (BAD_REQUEST, b"")
+
+
+async def test_what_a_broker_asks_for_a_client_is_recorded_as_the_client_s():
+    seen = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(change_origin(Request(scope)))
+
+    client = ChangeOrigin(ChangeChannel.PAGE, "admin page", "10.0.0.77", "POST /api/v1/topics/t:purge", "admin")
+    for asked_by in (client, THE_BROKER.change_origin):
+        asked = question("/purge", asked_through=1, asked_by=asked_by, method="POST", body=b"{}")
+        await answer_forwarded(app, asked)
+    assert seen[0] == attrs.evolve(client, request="POST /purge")
+    assert seen[1].client == "broker 1"

@@ -18,6 +18,7 @@ from broker_admin.encoding import converter
 from broker_admin.forwarding import AnsweredHead, decoded, question
 from broker_admin.views.cluster.peers import PeerUnavailable
 from kafka_wire.error_codes import ErrorCode
+from trio_broker.changes.audit_context import CALLER
 from trio_broker.cluster.envelopes import enveloped_admin
 from trio_broker.concurrency.barrier import start_once
 from trio_broker.handlers.support.services import BrokerServices
@@ -91,7 +92,8 @@ class LivePeersView:
         Raises:
             PeerUnavailable: it does not answer, or answers with a problem.
         """
-        asked = question(path, asked_through=self.own_id, method=method, body=body)
+        asked_by = CALLER.get().change_origin
+        asked = question(path, asked_through=self.own_id, asked_by=asked_by, method=method, body=body)
         answer = await self.ask(broker_id, asked)
         # Reports of thousands of topics take long to read.
         return await self.services.runtime.workers.run(partial(structured, answer, kind))
