@@ -36,6 +36,7 @@ from trio_broker.cluster.metadata_image import (
     PartitionImage,
     TopicImage,
 )
+from trio_broker.common.cluster_status import RegistrationState
 
 TOPIC_ID = uuid4().bytes
 TOPIC = ConfigResource(ConfigResourceType.TOPIC, "orders")
@@ -119,7 +120,10 @@ def test_a_broker_registers_and_changes():
     image = image_after(image, BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=-1))
     assert not image.brokers[1].fenced
     image = image_after(image, BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, in_controlled_shutdown=1))
-    assert (image.brokers[1].fenced, image.brokers[1].in_controlled_shutdown) == (False, True)
+    assert image.brokers[1].state is RegistrationState.STOPPING
+    image = image_after(image, BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=1))
+    assert image.brokers[1].in_controlled_shutdown
+    assert image.brokers[1].state is RegistrationState.FENCED, "it has stopped"
 
 
 def test_features_and_producer_ids_are_remembered():

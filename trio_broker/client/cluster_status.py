@@ -15,7 +15,7 @@ from trio_broker.client.configs import Resource, describe_configs
 from trio_broker.client.errors import Refused, check
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.topics import list_topics
-from trio_broker.common.cluster_status import BrokerStatus, ClusterStatus, RegistrationState
+from trio_broker.common.cluster_status import BrokerStatus, ClusterStatus, RegistrationState, is_under_replicated
 from trio_broker.common.host_port import host_port
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
@@ -43,7 +43,7 @@ def describe_status(client: KafkaClient) -> ClusterStatus:
         brokers=[broker_status(each, quorum) for each in sorted(described.brokers, key=lambda each: each.broker_id)],
         partitions=len(partitions),
         unavailable=sorted(name for name, each in partitions.items() if each.leader_id < 0),
-        under_replicated=sum(set(each.in_sync_replicas) != set(each.replicas) for each in partitions.values()),
+        under_replicated=sum(is_under_replicated(each.replicas, each.in_sync_replicas) for each in partitions.values()),
     )
 
 

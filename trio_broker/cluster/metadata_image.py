@@ -21,6 +21,7 @@ from kafka_wire.stored.metadata import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
+from trio_broker.common.cluster_status import RegistrationState, is_under_replicated
 from trio_broker.config.entries import ConfigScope
 
 T = TypeVar("T")
@@ -123,6 +124,11 @@ class PartitionImage:
         return tuple(each for each in self.replicas if each not in removing) if removing else self.replicas
 
     @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is not in sync."""
+        return is_under_replicated(self.replicas, self.isr)
+
+    @property
     def is_reassigned(self) -> bool:
         """Whether a reassignment is under way."""
         return bool(self.adding_replicas or self.removing_replicas)
@@ -223,6 +229,13 @@ class BrokerImage:
     def is_active(self) -> bool:
         """Whether it may lead partitions and be in sync."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def state(self) -> RegistrationState:
+        """What it may do. One that was stopped under control is fenced, and was stopping up to that."""
+        if self.fenced:
+            return RegistrationState.FENCED
+        return RegistrationState.STOPPING if self.in_controlled_shutdown else RegistrationState.ACTIVE
 
     def endpoint(self, listener_name: str) -> EndpointImage | None:
         """Where other brokers reach it by this listener; None if they do not."""

@@ -21,6 +21,11 @@ class RegistrationState(enum.Enum):
     """It is stopped, or not in contact, or has not read the metadata yet."""
 
 
+def is_under_replicated(replicas: Sequence[int], in_sync_replicas: Sequence[int]) -> bool:
+    """Whether a replica of a partition is not in sync, one that a reassignment adds included."""
+    return len(in_sync_replicas) < len(replicas)
+
+
 @attrs.frozen
 class BrokerStatus:
     """One broker. ``behind`` is how many records of the metadata it has not read yet, None where nobody knows."""

@@ -6,6 +6,7 @@ import math
 
 from broker_admin.views.cluster.topics import PartitionDetail, ReplicaDetail
 from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage
+from trio_broker.common.cluster_status import RegistrationState
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.remote_replicas import UNKNOWN_OFFSET, Replica
 
@@ -61,10 +62,10 @@ def reason_out_of_sync(image: MetadataImage, state: PartitionImage, broker_id: i
     broker = image.brokers.get(broker_id)
     if broker is None:
         return f"broker {broker_id} is not registered"
-    if broker.in_controlled_shutdown:
-        return f"broker {broker_id} is stopping"
-    if broker.fenced:
+    if broker.state is RegistrationState.FENCED:
         return f"broker {broker_id} is fenced: out of contact"
+    if broker.state is RegistrationState.STOPPING:
+        return f"broker {broker_id} is stopping"
     if not broker.has_online(state.directory_of(broker_id)):
         return f"its log directory on broker {broker_id} failed"
     if broker_id in state.adding_replicas:

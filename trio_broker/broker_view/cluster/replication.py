@@ -31,6 +31,7 @@ from trio_broker.cluster.cluster_event import ClusterEvent
 from trio_broker.cluster.cluster_events import ReplicaOfPartition
 from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage, TopicImage
 from trio_broker.cluster.metadata_store import LeaderAndEpoch
+from trio_broker.common.cluster_status import RegistrationState
 from trio_broker.common.host_port import host_port
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.yield_budget import InTurns
@@ -47,6 +48,12 @@ MAX_ASKED_TOPICS: Final = 20
 """Topics whose leaders are asked how far replicas are behind; what a fenced broker explains needs no question."""
 
 FETCHERS: Final = f"{NODE_API}/fetchers"
+
+STATES: Final = {
+    RegistrationState.ACTIVE: BrokerState.SERVING,
+    RegistrationState.STOPPING: BrokerState.STOPPING,
+    RegistrationState.FENCED: BrokerState.FENCED,
+}
 
 RATE_SECONDS: Final = 1.0
 """The shortest time that a rate of a fetcher is of."""
@@ -80,7 +87,7 @@ class Tally:
         self.preferred[preferred] += 1
         self.replicas.update(state.replicas)
         self.in_sync.update(state.isr)
-        if len(state.isr) < len(state.replicas):
+        if state.is_under_replicated:
             self.under_replicated.append((topic, index))
             for broker_id, directory in zip(state.replicas, state.directories, strict=False):
                 if (broker := image.brokers.get(broker_id)) is not None and not broker.has_online(directory):
@@ -155,7 +162,7 @@ class LiveReplicationView:
             node_id=broker_id,
             address="" if endpoint is None else host_port(endpoint.host, endpoint.port),
             rack=broker.rack,
-            state=state_of(broker),
+            state=STATES[broker.state],
             is_controller=broker_id == controller.leader_id,
             is_this_one=broker_id == self.services.node.node_id,
             leader_count=tally.leaders[broker_id],
@@ -256,12 +263,6 @@ class LiveReplicationView:
 
     async def unregister(self, broker_id: int, *, dry_run: bool) -> Unregistration:
         return await self.changes.unregister(broker_id, dry_run=dry_run)
-
-
-def state_of(broker: BrokerImage) -> BrokerState:
-    if broker.in_controlled_shutdown:
-        return BrokerState.STOPPING
-    return BrokerState.FENCED if broker.fenced else BrokerState.SERVING
 
 
 def urgency(partition: UnderReplicatedPartition) -> tuple[bool, bool, str, int]:

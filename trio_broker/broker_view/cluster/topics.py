@@ -106,9 +106,7 @@ class LiveTopicsView:
             partition_count=count,
             # A leader that has just been elected may be counted by both for a moment.
             unavailable_partition_count=max(0, count - sum(each.partition_count for each in parts)),
-            under_replicated_partition_count=sum(
-                len(each.isr) < len(each.replicas) for each in topic.partitions.values()
-            ),
+            under_replicated_partition_count=sum(each.is_under_replicated for each in topic.partitions.values()),
             record_count=sum(each.record_count for each in parts),
             size_bytes=sum(each.size_bytes for each in parts),
             records_in_per_second=sum(each.records_in_per_second for each in parts),

@@ -8,7 +8,7 @@ from trio_broker.cluster.etcd.opening import opened_store
 from trio_broker.cluster.etcd.snapshots import MAX_STORED_BYTES
 from trio_broker.cluster.metadata_copy import image_in
 from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage
-from trio_broker.common.cluster_status import BrokerStatus, ClusterStatus, RegistrationState, StoreSize
+from trio_broker.common.cluster_status import BrokerStatus, ClusterStatus, StoreSize
 from trio_broker.common.host_port import host_port
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.metadata_store_config import MetadataStoreConfig
@@ -46,14 +46,11 @@ async def etcd_status(config: MetadataStoreConfig, runtime: Runtime) -> ClusterS
         brokers=[broker_status(each) for _, each in sorted(image.brokers.items())],
         partitions=len(partitions),
         unavailable=sorted(name for name, each in partitions.items() if each.leader == NO_LEADER),
-        under_replicated=sum(set(each.isr) != set(each.replicas) for each in partitions.values()),
+        under_replicated=sum(each.is_under_replicated for each in partitions.values()),
     )
 
 
 def broker_status(broker: BrokerImage) -> BrokerStatus:
     """One broker as it is registered."""
-    state = RegistrationState.STOPPING if broker.in_controlled_shutdown else RegistrationState.ACTIVE
     addresses = [host_port(each.host, each.port) for each in broker.endpoints]
-    return BrokerStatus(
-        broker.broker_id, RegistrationState.FENCED if broker.fenced else state, addresses[0] if addresses else None
-    )
+    return BrokerStatus(broker.broker_id, broker.state, addresses[0] if addresses else None)
