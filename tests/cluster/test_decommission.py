@@ -22,8 +22,9 @@ from trio_broker.cluster.decommission import (
     decommission_progress,
 )
 from trio_broker.cluster.decommission_progress import DecommissionState
-from trio_broker.cluster.metadata_image import DECOMMISSION, NO_LEADER, ConfigResource
+from trio_broker.cluster.metadata_image import NO_LEADER, ConfigResource
 from trio_broker.cluster.replica_placer import usable_brokers
+from trio_broker.common.setting_names import DECOMMISSION
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.concurrency.steps import run_steps
 

@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tomllib
@@ -23,6 +22,7 @@ from tests.spark.pipelines.table_rows import read_table
 from tests.spark.session_fixture import java_options
 from tests.spark.topic_records import fill, numbers
 from tests.waits import within
+from trio_broker.cluster.etcd.server import free_port
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.testing import BrokerThread
 
@@ -55,12 +55,6 @@ def programs() -> dict[str, str]:
 def commands() -> str:
     """The commands of the page, one block after the other."""
     return "".join(re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
-
-
-def free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
 
 
 def make_environment(directory: Path) -> None:
@@ -114,7 +108,7 @@ def test_every_test_that_the_page_names_is_there() -> None:
 def test_the_commands_of_the_page_do_what_it_says(kafka_broker_session: BrokerThread, tmp_path: Path) -> None:
     kafka_broker_session.create_topic("orders")
     fill(kafka_broker_session, "orders", numbers(0, COUNT))
-    ports = {port: free_port() for port in PORTS}
+    ports = {port: str(free_port()) for port in PORTS}
     settings = {"spark.connect.grpc.binding.port": ports["15002"], "spark.ui.enabled": "false"}
 
     def here(text: str) -> str:

@@ -5,8 +5,6 @@ Source: docs/decisions/0094-a-decommission-is-a-setting.md.
 
 from __future__ import annotations
 
-from typing import Final
-
 import attrs
 
 from kafka_wire.config_resources import ConfigOperation, ConfigResourceType
@@ -20,8 +18,7 @@ from trio_broker.client.cluster import registered_brokers
 from trio_broker.client.errors import check, only
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.topics import list_topics
-
-SETTING: Final = "broker.decommission"
+from trio_broker.common.setting_names import DECOMMISSION
 
 
 @attrs.frozen
@@ -42,7 +39,7 @@ def decommission(client: KafkaClient, broker_id: int, *, cancel: bool, validate_
         Refused: the broker is not registered, or too few would be left.
     """
     config = AlterableConfig(
-        name=SETTING,
+        name=DECOMMISSION,
         config_operation=ConfigOperation.DELETE if cancel else ConfigOperation.SET,
         value=None if cancel else "true",
     )

@@ -28,7 +28,6 @@ from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.decommission_progress import DecommissionProgress, DecommissionState, ReplicaMove
 from trio_broker.cluster.internal_topics import lowered_min_isr, unset_topics
 from trio_broker.cluster.metadata_image import (
-    DECOMMISSION,
     NO_LEADER,
     ConfigResource,
     ConfigResourceType,
@@ -40,6 +39,7 @@ from trio_broker.cluster.partition_change_builder import Assignment, without
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
 from trio_broker.cluster.replica_placer import ReplicaLoad
 from trio_broker.cluster.topic_changes import ClusterChanges
+from trio_broker.common.setting_names import DECOMMISSION
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, list_in_turns

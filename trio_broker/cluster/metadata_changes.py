@@ -13,12 +13,12 @@ from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import differences
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import (
-    DECOMMISSION,
     ConfigResource,
     ConfigResourceType,
     MetadataImage,
     is_decommission,
 )
+from trio_broker.common.setting_names import DECOMMISSION
 from trio_broker.config.broker_config import BrokerConfig, shown_value
 from trio_broker.config.client_metrics_config import CLIENT_METRICS_KEYS
 from trio_broker.config.config_key import ConfigKey

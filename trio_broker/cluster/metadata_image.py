@@ -22,6 +22,7 @@ from kafka_wire.stored.metadata import (
     RegisterBrokerRecord,
 )
 from trio_broker.common.cluster_status import RegistrationState, is_under_replicated
+from trio_broker.common.setting_names import DECOMMISSION
 from trio_broker.config.entries import ConfigScope
 
 T = TypeVar("T")
@@ -51,9 +52,6 @@ class ConfigResource:
         """The holder of the settings of one broker."""
         return cls(ConfigResourceType.BROKER, str(node_id))
 
-
-DECOMMISSION: Final = "broker.decommission"
-"""The setting of a broker that is to leave the cluster (``decommission.py``)."""
 
 CLUSTER_DEFAULT = ConfigResource(ConfigResourceType.BROKER, "")
 """The holder of the dynamic defaults of the cluster."""

@@ -10,7 +10,8 @@ from trio_broker.broker_view.cluster.topic_changes import called_by
 from trio_broker.cluster.configuration_control import ResourceAlterations
 from trio_broker.cluster.decommission import decommission_progress
 from trio_broker.cluster.decommission_progress import DecommissionProgress
-from trio_broker.cluster.metadata_image import DECOMMISSION, ConfigResource
+from trio_broker.cluster.metadata_image import ConfigResource
+from trio_broker.common.setting_names import DECOMMISSION
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.handlers.support.services import BrokerServices
 
