@@ -61,6 +61,7 @@ class Client:
     producer_ids: Any = attrs.Factory(CountingProducerIds)
     image: MetadataImage = attrs.Factory(MetadataImage)
     """What the broker knows of the cluster."""
+    _latest: QueuedRequest | None = None
 
     @property
     def delayed(self) -> int:
@@ -72,7 +73,7 @@ class Client:
             self.waits.append(request.waits.phase)
 
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id=self.client_id)
-        request = QueuedRequest(header, memoryview(b""), CONNECTION, release_slot=release_slot)
+        self._latest = request = QueuedRequest(header, memoryview(b""), CONNECTION, release_slot=release_slot)
         # The handlers that are asked here need no others.
         absent: Any = None
         # On another disk than every partition's.
@@ -95,6 +96,11 @@ class Client:
             trials=absent,
         )
         return Context(request, services)
+
+    def send_more(self) -> None:
+        """Have something come behind the latest request, on the same connection."""
+        if self._latest is not None:
+            self._latest.followed()
 
     async def ask(self, handler: Any, request: Any, version: int) -> Any:
         """The response as a client of ``version`` reads it, None for silence."""

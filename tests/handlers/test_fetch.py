@@ -100,8 +100,15 @@ async def test_records_are_never_null(client, replicas):
 
 async def test_the_current_leader_epoch_is_checked(client, replicas):
     await add_topic(replicas, leader_epoch=5)
-    codes = [(await ask(client, wanted(current_leader_epoch=epoch)))[0].error_code for epoch in (-1, 5, 4, 6)]
-    assert codes == [0, 0, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH]
+    codes = [(await ask(client, wanted(current_leader_epoch=epoch)))[0].error_code for epoch in (-1, -7, 5, 4, 6)]
+    assert codes == [0, 0, 0, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH]
+
+
+async def test_a_negative_epoch_of_the_last_record_is_none(client, replicas):
+    [partition] = await add_topic(replicas)
+    await produce(replicas, partition, b"a")
+    [answer] = await ask(client, wanted(last_fetched_epoch=-7), version=12)
+    assert (answer.error_code, answer.diverging_epoch.epoch, values(answer)) == (0, -1, [b"a"])
 
 
 async def test_the_first_batch_comes_whole_and_then_limits_hold(client, replicas):

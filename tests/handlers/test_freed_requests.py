@@ -64,6 +64,7 @@ class Mailbox:
 
     has_come: trio.Event = attrs.field(factory=trio.Event)
     is_closed: bool = False
+    has_more: bool = False
 
     def respond(self, reply: Reply) -> None:
         self.has_come.set()

@@ -27,6 +27,7 @@ class Mailbox:
     """Takes the reply of one request."""
 
     is_closed: bool = False
+    has_more: bool = False
     replies: list[Reply] = attrs.field(factory=list)
     has_come: trio.Event = attrs.field(factory=trio.Event)
 

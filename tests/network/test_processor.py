@@ -65,6 +65,30 @@ async def test_the_next_request_is_handled_only_when_the_one_before_is_answered(
     assert highest == 1
 
 
+@pytest.mark.parametrize("comes_later", [True, False])
+async def test_a_handler_that_waits_hears_of_what_comes_behind_its_request(serving, frame_of, comes_later):
+    began = trio.Event()
+
+    async def handle(request: QueuedRequest) -> Answer:
+        followed = trio.Event()
+        request.when_followed(followed.set)
+        began.set()
+        if request.header.correlation_id == 1:
+            await followed.wait()
+        return [request.header.correlation_id.to_bytes(4, "big")]
+
+    async with serving(handle) as harness:
+        client = await harness.connect()
+        with fail_after(WAIT_SECONDS):
+            if comes_later:
+                await client.send(1, b"")
+                await began.wait()
+                await client.send(2, b"")
+            else:
+                await client.stream.send_all(frame_of(1, b"") + frame_of(2, b""))
+            assert [(await client.receive())[0] for _ in range(2)] == [1, 2]
+
+
 async def test_a_frame_sent_byte_by_byte_is_one_request(serving, frame_of):
     async with serving() as harness:
         client = await harness.connect()

@@ -75,12 +75,12 @@ class ReplicatingBroker:
 
     # ---- as a leader
 
-    async def answer(self, request: Any) -> Any:
+    async def answer(self, request: Any, client: Client) -> Any:
         if self.is_away:
             raise RequestNotSent(f"broker {self.node_id} is away")
         self.seen.append(request)
         if isinstance(request, FetchRequest):
-            answer = await Client(self.replicas).ask(fetch, request, request.VERSIONS.high)
+            answer = await client.ask(fetch, request, request.VERSIONS.high)
         else:
             answer = self._list_offsets(request)
         if self.before_answer is not None:
@@ -107,16 +107,20 @@ class ReplicatingBroker:
         return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, offset=offset)
 
 
-@attrs.frozen
+@attrs.define
 class DirectClient:
     """See ``LeaderClient``: it calls the other broker."""
 
     broker: ReplicatingBroker
+    in_flight: Client | None = None
 
     async def send(self, message: Any, *, timeout_seconds: float) -> Any:
         await trio.lowlevel.checkpoint()
+        if self.in_flight is not None:
+            self.in_flight.send_more()
         with trio.move_on_after(timeout_seconds):
-            return await self.broker.answer(message)
+            self.in_flight = Client(self.broker.replicas)
+            return await self.broker.answer(message, self.in_flight)
         raise ResponseLost("no answer in time")
 
 
@@ -125,9 +129,10 @@ class DirectClients:
     """See ``LeaderClients``."""
 
     brokers: Mapping[int, ReplicatingBroker]
+    clients: dict[int, DirectClient] = attrs.field(factory=dict)
 
     def client(self, broker_id: int) -> DirectClient:
-        return DirectClient(self.brokers[broker_id])
+        return self.clients.setdefault(broker_id, DirectClient(self.brokers[broker_id]))
 
     async def run(self) -> None:
         await trio.sleep_forever()

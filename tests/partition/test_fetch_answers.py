@@ -10,6 +10,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.fetch import EpochEndOffset, PartitionData
 from trio_broker.partition.fetch_answers import (
     Append,
+    AwaitLeader,
     AwaitMetadata,
     Delay,
     FindRange,
@@ -86,10 +87,10 @@ def test_what_comes_beside_a_divergence_is_not_taken():
     [
         (ErrorCode.OFFSET_OUT_OF_RANGE, FindRange),
         (ErrorCode.FENCED_LEADER_EPOCH, AwaitMetadata),
-        (ErrorCode.UNKNOWN_LEADER_EPOCH, Delay),
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, Delay),
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Delay),
-        (ErrorCode.UNKNOWN_TOPIC_ID, Delay),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, AwaitLeader),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, AwaitLeader),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, AwaitLeader),
+        (ErrorCode.UNKNOWN_TOPIC_ID, AwaitLeader),
         (ErrorCode.INCONSISTENT_TOPIC_ID, Delay),
         (ErrorCode.KAFKA_STORAGE_ERROR, Delay),
         (ErrorCode.CORRUPT_MESSAGE, Delay),

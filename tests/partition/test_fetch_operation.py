@@ -195,7 +195,7 @@ async def test_a_client_that_goes_ends_its_wait(replicas, autojump_clock, when):
         [FetchTarget(0, 0, 1 << 20, partition)],
         limits,
         release_handler=ignore_release,
-        when_abandoned=lambda notify: notify() if has_gone else gone.append(notify),
+        when_unawaited=[lambda notify: notify() if has_gone else gone.append(notify)],
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_steps, steps, None if has_gone else next(steps))

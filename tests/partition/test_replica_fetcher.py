@@ -21,6 +21,9 @@ from trio_broker.storage.log import Log
 SOON = 2.0
 """Seconds after which followers have what there is: several fetches, and the pause after an error."""
 
+HELD_BACK = 0.5
+"""Seconds for which a leader without news holds back the answer to a Fetch."""
+
 
 @pytest.fixture(params=["page-cache", "fsync"])
 async def brokers(request, start_brokers):
@@ -351,6 +354,28 @@ async def test_a_leader_that_has_yet_to_read_of_its_epoch_is_asked_again(brokers
     await brokers[1].append(b"a")
     await trio.sleep(SOON)
     assert brokers[2].values() == [b"a"]
+
+
+async def test_new_partitions_do_not_wait_for_a_fetch_that_is_held_back(brokers, autojump_clock):
+    await brokers.decide(1, 5)
+    await trio.sleep(SOON)
+    await brokers.decide(1, 5, topic="new", topic_id=b"\x07" * 16)
+    await brokers[1].append(b"a", topic="new")
+    await trio.sleep(HELD_BACK / 10)
+    assert brokers[1].partition(topic="new").high_watermark == 1
+
+
+async def test_a_leader_that_reads_of_its_epoch_a_little_later_is_asked_again_a_little_later(brokers, autojump_clock):
+    """Also while the leader holds back a Fetch of what it has read of."""
+    await brokers.decide(1, 5)
+    await brokers.decide(1, 5, topic="new", topic_id=b"\x07" * 16, on=(1,))
+    await trio.sleep(SOON)
+    await brokers.decide(1, 6, topic="new", topic_id=b"\x07" * 16, on=(2,))
+    await trio.sleep(0.1)
+    await brokers.decide(1, 6, topic="new", topic_id=b"\x07" * 16, on=(1,))
+    await brokers[1].append(b"a", topic="new")
+    await trio.sleep(HELD_BACK / 2)
+    assert brokers[1].partition(topic="new").high_watermark == 1
 
 
 async def test_a_bug_in_one_partition_costs_that_one_alone(brokers, autojump_clock, monkeypatch, caplog):

@@ -44,6 +44,7 @@ from trio_broker.partition.fetch_sessions import (
     SessionKey,
 )
 from trio_broker.partition.partition import Partition
+from trio_broker.partition.state import NO_EPOCH
 
 NAMES_LEADERS_SINCE_VERSION = 16
 
@@ -165,9 +166,14 @@ def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Contex
 
 
 def read_steps(targets: Sequence[FetchTarget], limits: FetchLimits, context: Context) -> Steps[list[FetchedPartition]]:
-    """Read ``targets``, waiting if there is too little and for as long as the client is there."""
+    """Read ``targets``, waiting if there is too little, for as long as the client is there. A follower that has
+    something else to ask does so on this connection, and is not to wait for this answer."""
+    request = context.request
+    when_unawaited = (
+        (request.when_abandoned,) if limits.replica is None else (request.when_abandoned, request.when_followed)
+    )
     return context.services.replicas.fetch_steps(
-        targets, limits, release_handler=context.release_handler, when_abandoned=context.request.when_abandoned
+        targets, limits, release_handler=context.release_handler, when_unawaited=when_unawaited
     )
 
 
@@ -216,8 +222,9 @@ def asked_partitions(request: FetchRequest, context: Context) -> Steps[dict[Sess
                 wanted.fetch_offset,
                 wanted.partition_max_bytes,
                 (None if local is None else local.partitions.get(index)) or find_partition(key, context),
-                wanted.current_leader_epoch,
-                wanted.last_fetched_epoch,
+                # As in Kafka, any that is negative means that there is none.
+                max(wanted.current_leader_epoch, NO_EPOCH),
+                max(wanted.last_fetched_epoch, NO_EPOCH),
                 wanted.log_start_offset,
             )
             number += 1

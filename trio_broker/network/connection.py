@@ -127,6 +127,11 @@ class Connection:
         return self.state is ConnectionState.CLOSED
 
     @property
+    def has_more(self) -> bool:
+        """Whether the client has sent more than the request in flight."""
+        return self.is_readable or self.protocol.frame_under_way
+
+    @property
     def client_id(self) -> str:
         """That of the latest request; empty before the first, and for a client that gives none."""
         return (self.header.client_id or "") if self.header is not None else ""

@@ -248,6 +248,8 @@ class Processor:
             elif state is ConnectionState.WAITING_FOR_READER:
                 connection.state = ConnectionState.SENDING
                 self.go_on_soon(connection)
+            elif state is ConnectionState.IN_FLIGHT and connection.request is not None and connection.is_readable:
+                connection.request.followed()
 
     def _serve_ready(self) -> bool:
         """Serve the connections that have more, each once, for ``TURN_SECONDS``; return whether that was enough."""

@@ -68,6 +68,11 @@ class ReplyTarget(Protocol):
         """Whether the connection has ended, so that its reply will be dropped."""
         ...
 
+    @property
+    def has_more(self) -> bool:
+        """Whether its sender has sent more behind it."""
+        ...
+
     def respond(self, reply: Reply) -> None:
         """Send ``reply``; each request is replied to once."""
         ...
@@ -76,7 +81,7 @@ class ReplyTarget(Protocol):
 class NoReplyTarget:
     """The target of a request that came over no connection: its handler's answer goes elsewhere."""
 
-    is_closed = False
+    is_closed = has_more = False
 
     def respond(self, reply: Reply) -> None:
         """Drop the reply."""
@@ -112,6 +117,7 @@ class QueuedRequest:
     release_slot: Callable[[], None] = no_slot
     is_blocked: bool = False
     _notify_abandoned: Callable[[], object] | None = attrs.field(default=None, init=False)
+    _notify_followed: Callable[[], object] | None = attrs.field(default=None, init=False)
 
     @property
     def is_abandoned(self) -> bool:
@@ -128,6 +134,17 @@ class QueuedRequest:
         """The client has gone."""
         if self._notify_abandoned is not None:
             self._notify_abandoned()
+
+    def when_followed(self, notify: Callable[[], object]) -> None:
+        """Have ``notify`` called when the client sends more before it is answered; at once if it has."""
+        self._notify_followed = notify
+        if self.reply_target.has_more:
+            self.followed()
+
+    def followed(self) -> None:
+        """The client has sent more."""
+        if self._notify_followed is not None:
+            self._notify_followed()
 
     def release_handler(self, phase: RequestPhase = RequestPhase.PURGATORY) -> None:
         """Give the handler slot back before a wait, which ``phase`` names; the handler goes on without one.

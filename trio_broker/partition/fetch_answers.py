@@ -24,6 +24,16 @@ from trio_broker.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 
 ERROR_CODES = frozenset(ErrorCode)
 
+UNKNOWN_TO_LEADER = frozenset(
+    {
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""The refusals of a leader that has yet to read the metadata by which it is followed."""
+
 
 @attrs.frozen
 class FollowerPosition:
@@ -66,13 +76,20 @@ class Delay:
 
 
 @attrs.frozen
+class AwaitLeader:
+    """Ask again soon: the leader has yet to read that it leads."""
+
+    reason: str
+
+
+@attrs.frozen
 class AwaitMetadata:
     """Ask no more in this leader epoch: it is over, and the metadata will tell the next."""
 
     reason: str
 
 
-Step: TypeAlias = Append | Truncate | FindRange | Delay | AwaitMetadata
+Step: TypeAlias = Append | Truncate | FindRange | Delay | AwaitLeader | AwaitMetadata
 """What follows from an answer."""
 
 
@@ -89,8 +106,9 @@ def next_step(
             return FindRange()
         case ErrorCode.FENCED_LEADER_EPOCH:
             return AwaitMetadata(f"leader epoch {asked.leader_epoch} is over")
+        case code if code in UNKNOWN_TO_LEADER:
+            return AwaitLeader(f"the leader answers {name_of(code)}")
         case code:
-            # Some of them mean that this broker or the leader has yet to read the metadata; all may pass.
             return Delay(f"the leader answers {name_of(code)}")
 
 

@@ -329,11 +329,11 @@ class FetchOperation:
     sends_high_watermarks: bool = False
     """Whether a follower is answered as soon as it has to learn of a high watermark."""
     _delayed: DelayedFetch | None = None
-    _is_abandoned: bool = False
+    _may_wait_no_more: bool = False
 
-    def abandon(self) -> None:
-        """Nobody takes the answer any more: wait no longer for one."""
-        self._is_abandoned = True
+    def end_wait(self) -> None:
+        """Wait no longer: nobody takes the answer any more, or a follower has something else to ask."""
+        self._may_wait_no_more = True
         if self._delayed is not None:
             self._delayed.wake()
 
@@ -360,7 +360,7 @@ class FetchOperation:
                 yield from attempt.read_all(self.targets)
                 # What a replica has said with its request it has not said again.
                 self.follower_fetched = None
-                if attempt.is_enough or self._is_abandoned or not self.may_wait():
+                if attempt.is_enough or self._may_wait_no_more or not self.may_wait():
                     return attempt
                 now = trio.current_time()
                 # The wait counts from the end of the first read, as in Kafka.

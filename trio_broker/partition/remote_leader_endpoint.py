@@ -7,7 +7,9 @@ Source: Kafka's RemoteLeaderEndPoint and BrokerBlockingSender.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import groupby
 from typing import Protocol, TypeVar
 
@@ -32,8 +34,10 @@ from kafka_wire.messages.list_offsets import (
 from kafka_wire.schema import Request
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.replication_config import ReplicationConfig
+from trio_broker.network.errors import RequestFailed
 from trio_broker.partition.fetch_answers import FollowerPosition
 from trio_broker.partition.fetch_session_handler import FetchKey, FetchSessionHandler
+from trio_broker.partition.fetch_sessions import FINAL_EPOCH
 
 ResponseT = TypeVar("ResponseT")
 
@@ -94,16 +98,19 @@ class RemoteLeaderEndpoint:
         """Keep the connection until cancelled."""
         await self.clients.run()
 
-    async def fetch(self, positions: Mapping[FetchKey, FollowerPosition]) -> FetchResponse:
-        """Ask for what follows the logs of the follower. Partitions without news are not in the answer.
+    async def fetch(
+        self, positions: Mapping[FetchKey, FollowerPosition], *, max_wait_seconds: float = math.inf
+    ) -> FetchResponse:
+        """Ask for what follows the logs of the follower. Partitions without news are not in the answer, which the
+        leader holds back for at most ``max_wait_seconds`` and ``replica.fetch.wait.max.ms`` where there are none.
 
         Raises:
             RequestFailed: there is no answer.
         """
         settings, wanted = self.settings, self.session.build(positions)
         request = FetchRequest(
-            replica_state=ReplicaState(replica_id=self.follower.node_id, replica_epoch=self.follower.broker_epoch()),
-            max_wait_ms=settings.replica_fetch_wait_max_ms,
+            replica_state=self._replica_state(),
+            max_wait_ms=math.ceil(min(settings.replica_fetch_wait_max_ms, max_wait_seconds * 1000)),
             min_bytes=settings.replica_fetch_min_bytes,
             max_bytes=settings.replica_fetch_response_max_bytes,
             session_id=wanted.session_id,
@@ -120,6 +127,17 @@ class RemoteLeaderEndpoint:
         response = await self._send(request)
         self.session.answered(response)
         return response
+
+    async def end_wait(self) -> None:
+        """Have the leader answer a Fetch that it holds back, by a request behind it that asks for nothing."""
+        nothing = FetchRequest(
+            replica_state=self._replica_state(), max_wait_ms=0, min_bytes=0, session_epoch=FINAL_EPOCH, topics=[]
+        )
+        with suppress(RequestFailed):
+            await self._send(nothing)
+
+    def _replica_state(self) -> ReplicaState:
+        return ReplicaState(replica_id=self.follower.node_id, replica_epoch=self.follower.broker_epoch())
 
     def _asked(self, key: FetchKey, position: FollowerPosition) -> FetchPartition:
         return FetchPartition(

@@ -6,10 +6,14 @@ One Fetch at a time for all of its partitions::
           ▲                                                                                     │
           └─────────────────────────────────────────────────────────────────────────────────────┘
 
+What can be asked for while a Fetch is under way, such as partitions that have just been elected a leader, does not wait
+until the leader has something to answer that with: a second request behind it has the leader answer at once.
+
 Asking for what follows the log says to the leader that this replica has all before. So in fsync mode a partition is not
 asked for until its log is durable; in page-cache mode that is not waited for. A partition that takes longer than an
 empty Fetch does is left out until it is ready, and the others go on; one that the leader refuses is left out for
-``replica.fetch.backoff.ms``, and one whose leader epoch is over, or whose disk failed, until ``follow`` names it again.
+``replica.fetch.backoff.ms``, or shorter while the leader has yet to read that it leads; and one whose leader epoch is
+over, or whose disk failed, until ``follow`` names it again.
 
 Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
 """
@@ -37,6 +41,7 @@ from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.network.errors import RequestFailed
 from trio_broker.partition.fetch_answers import (
     Append,
+    AwaitLeader,
     AwaitMetadata,
     Delay,
     FindRange,
@@ -69,6 +74,11 @@ STRAGGLER_SECONDS = 0.5
 """How long the next Fetch waits for partitions whose disk is slow: as an empty one takes by default."""
 
 
+FIRST_PAUSE_SECONDS = 0.02
+"""Before a leader that has yet to read the metadata is asked again; twice as long each time. Brokers read them within
+milliseconds of each other, and clients wait for all replicas that are in sync."""
+
+
 @attrs.frozen
 class FollowedPartition:
     """A partition to fetch, and the epoch of its leader."""
@@ -80,12 +90,14 @@ class FollowedPartition:
 @attrs.define(eq=False)
 class PartitionFetchState:
     """How a fetcher stands with one partition. ``lag`` is how many records that consumers see are missing here, None
-    before the first answer. With ``is_busy`` something is done to its log."""
+    before the first answer. ``pause_seconds`` is the next pause for a leader that has yet to read the metadata. With
+    ``is_busy`` something is done to its log."""
 
     topic_partition: TopicPartition
     followed: FollowedPartition
     lag: int | None = None
     delayed_until: float = -math.inf
+    pause_seconds: float = FIRST_PAUSE_SECONDS
     is_busy: bool = False
 
 
@@ -169,6 +181,8 @@ class ReplicaFetcher:
         self._states: dict[TopicPartition, PartitionFetchState] = {}
         # Set when there may be something to ask for that there was not.
         self._changed = trio.Event()
+        self._next_due = math.inf
+        self._is_asking = False
         self._nursery: trio.Nursery | None = None
         self._throttled_log = LogThrottle(log, appends.clock)
         self._requests = self._fetched_bytes = 0
@@ -195,7 +209,15 @@ class ReplicaFetcher:
             if state is not None:
                 # How far behind it is the leader would not say again.
                 self.leader.session.begin_anew()
+            self._note_change()
+
+    def _note_change(self) -> None:
+        """There may be something to ask for that there was not."""
         self._changed.set()
+        if self._is_asking:
+            self._is_asking = False
+            assert self._nursery is not None
+            start_once(self._nursery, f"end of a wait of {self}", self.leader.end_wait)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch these no more; an answer that is under way does not count for them."""
@@ -211,8 +233,8 @@ class ReplicaFetcher:
     def _is_current(self, state: PartitionFetchState) -> bool:
         return self._states.get(state.topic_partition) is state
 
-    def _delay(self, state: PartitionFetchState) -> None:
-        state.delayed_until = trio.current_time() + self._backoff_seconds
+    def _delay(self, state: PartitionFetchState, seconds: float = math.inf) -> None:
+        state.delayed_until = trio.current_time() + min(seconds, self._backoff_seconds)
 
     def _give_up(self, state: PartitionFetchState, reason: object) -> None:
         """Leave a partition alone until ``follow`` names it again."""
@@ -245,7 +267,7 @@ class ReplicaFetcher:
             await self._until_changed()
             return
         try:
-            response = await self.leader.fetch({key: each.position for key, each in asked.items()})
+            response = await self._fetch({key: each.position for key, each in asked.items()})
         except RequestFailed as error:
             self._not_answered(asked.values(), str(error))
             return
@@ -259,13 +281,26 @@ class ReplicaFetcher:
             return
         await self._carry_out(await self._begin_round(asked, response))
 
+    async def _fetch(self, positions: Mapping[FetchKey, FollowerPosition]) -> FetchResponse:
+        # What has changed during the look waits for this one otherwise; so does what is due again.
+        seconds = 0.0 if self._changed.is_set() else self._next_due - trio.current_time()
+        self._is_asking = True
+        try:
+            return await self.leader.fetch(positions, max_wait_seconds=max(0.0, seconds))
+        finally:
+            self._is_asking = False
+
     async def _ask_for(self) -> dict[FetchKey, AskedPartition]:
-        """Return the partitions that may be asked for now."""
+        """Return the partitions that may be asked for now, and note when the first of the others is due."""
         now, budget = trio.current_time(), YieldBudget()
         asked: dict[FetchKey, AskedPartition] = {}
+        self._next_due = math.inf
         for state in list(self._states.values()):
             await budget.maybe_yield()
-            if state.is_busy or state.delayed_until > now or not self._is_current(state):
+            if state.delayed_until > now:
+                self._next_due = min(self._next_due, state.delayed_until)
+                continue
+            if state.is_busy or not self._is_current(state):
                 continue
             partition = self._find(state.topic_partition)
             if partition is None or not is_followed(partition, state):
@@ -330,17 +365,21 @@ class ReplicaFetcher:
                 cuts.setdefault(partition.log.directory.parent, {})[each] = step
             case FindRange():
                 begun.add([each.state], partial(self._find_range, each))
-            case Delay() | AwaitMetadata() as step:
+            case Delay() | AwaitLeader() | AwaitMetadata() as step:
                 self._leave_out(each.state, step)
             case None:
                 self.leader.session.begin_anew()
 
-    def _leave_out(self, state: PartitionFetchState, step: Delay | AwaitMetadata) -> None:
+    def _leave_out(self, state: PartitionFetchState, step: Delay | AwaitLeader | AwaitMetadata) -> None:
         if isinstance(step, AwaitMetadata):
             self._give_up(state, step.reason)
+            return
+        text = f"{state.topic_partition}: {self} leaves it out for a while: {step.reason}"
+        self._throttled_log.info("delayed", text)
+        if isinstance(step, AwaitLeader):
+            self._delay(state, state.pause_seconds)
+            state.pause_seconds *= 2
         else:
-            text = f"{state.topic_partition}: {self} leaves it out for a while: {step.reason}"
-            self._throttled_log.info("delayed", text)
             self._delay(state)
 
     async def _carry_out(self, begun: FetchRound) -> None:
@@ -371,7 +410,7 @@ class ReplicaFetcher:
                     self._give_up(state, repr(error))
             finally:
                 begun.finish(job)
-                self._changed.set()
+                self._note_change()
             await budget.maybe_yield()
 
     async def _append(self, each: AskedPartition, step: Append, begun: FetchRound) -> None:
@@ -390,6 +429,7 @@ class ReplicaFetcher:
             self._refused(each, error)
         else:
             state.lag = max(0, step.high_watermark - partition.log_end_offset)
+            state.pause_seconds = FIRST_PAUSE_SECONDS
 
     def _appended(self, state: PartitionFetchState, partition: Partition, size: int, begun: FetchRound) -> None:
         self._fetched_bytes += size

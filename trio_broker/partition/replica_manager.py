@@ -13,7 +13,7 @@ Source: Kafka's ReplicaManager and LogManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import TypeVar
@@ -247,11 +247,11 @@ class ReplicaManager:
         limits: FetchLimits,
         *,
         release_handler: ReleaseHandler,
-        when_abandoned: Callable[[Callable[[], None]], None] | None = None,
+        when_unawaited: Iterable[Callable[[Callable[[], None]], None]] = (),
     ) -> Steps[list[FetchedPartition]]:
         """Read ``targets`` within ``limits``, waiting if there is too little; results in their order.
 
-        ``when_abandoned`` is given what to call if the client goes meanwhile.
+        Each of ``when_unawaited`` is given what to call if the client does not want to wait any more.
         """
         operation = FetchOperation(
             targets,
@@ -264,8 +264,8 @@ class ReplicaManager:
             follower_fetched=self.follower_fetched,
             sends_high_watermarks=self._sends_high_watermarks,
         )
-        if when_abandoned is not None:
-            when_abandoned(operation.abandon)
+        for register in when_unawaited:
+            register(operation.end_wait)
         attempt = yield from operation.run(release_handler)
         if limits.replica is not None:
             self._answered_replica(targets, limits.replica, attempt)
