@@ -49,7 +49,8 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 """Between two attempts, Kafka's ``reconnect.backoff.max.ms``. What a follower is behind grows while it does not ask."""
 
 RECEIVE_BYTES: Final = 64 * 1024
-"""Received at a time; more would be allocated for each answer, and most are small."""
+"""Received at a time; more would be allocated for each answer, and most are small. A large one is received into a
+buffer of its own."""
 
 
 @attrs.define(eq=False)
@@ -214,10 +215,15 @@ class NetworkClient:
             OSError, trio.BrokenResourceError: the connection has ended.
         """
         while (frame := receiver.next_frame()) is None:
-            data = await stream.receive_some(RECEIVE_BYTES)
-            if not data:
+            if (buffer := receiver.receive_buffer()) is not None:
+                count = await receive_into(stream, buffer)
+                receiver.bytes_received(count)
+            else:
+                data = await stream.receive_some(RECEIVE_BYTES)
+                count = len(data)
+                receiver.receive_data(memoryview(data))
+            if not count:
                 raise ConnectionError("the other side closed it")
-            receiver.receive_data(memoryview(data))
         return frame
 
     async def _until_unsent(self) -> None:
@@ -247,3 +253,18 @@ class NetworkClient:
         if not self._is_reachable:
             log.info("%s: connected again", self)
         self._is_reachable = True
+
+
+async def receive_into(stream: trio.abc.Stream, buffer: memoryview) -> int:
+    """Receive what there is into ``buffer``, as much as it has room for; return how much that was, 0 at the end.
+
+    Each receive is a pass of the event loop, so what a leader sends by the mebibyte is not taken in small pieces.
+
+    Raises:
+        OSError, trio.BrokenResourceError: the connection has ended.
+    """
+    if isinstance(stream, trio.SocketStream):
+        return await stream.socket.recv_into(buffer)
+    data = await stream.receive_some(len(buffer))
+    buffer[: len(data)] = data
+    return len(data)
