@@ -59,13 +59,20 @@ class Peer:
         return not data
 
 
+def socket_stream_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
+    """Two ends of a connection with real sockets."""
+    ours, theirs = trio.socket.socketpair()
+    return trio.SocketStream(ours), trio.SocketStream(theirs)
+
+
 @attrs.define(eq=False)
 class PeerNetwork:
     """A network whose connections end in the test: ``accept`` is the other end of the next one.
 
-    ``refusals`` are the errors of the next attempts to connect.
+    With ``has_sockets`` these are real. ``refusals`` are the errors of the next attempts to connect.
     """
 
+    has_sockets: bool = False
     refusals: list[OSError] = attrs.field(factory=list)
     attempts: list[float] = attrs.field(factory=list)
     """When there was one."""
@@ -76,7 +83,7 @@ class PeerNetwork:
         await trio.lowlevel.checkpoint()
         if self.refusals:
             raise self.refusals.pop(0)
-        ours, theirs = trio.testing.memory_stream_pair()
+        ours, theirs = socket_stream_pair() if self.has_sockets else trio.testing.memory_stream_pair()
         self._accepted[0].send_nowait(Peer(theirs))
         return ours
 

@@ -76,8 +76,8 @@ class Call:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[Harness]:
-    network = PeerNetwork()
+async def running(*, has_sockets: bool = False) -> AsyncIterator[Harness]:
+    network = PeerNetwork(has_sockets)
     client = NetworkClient(network, "b2", 9092, "b1")  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         harness = Harness(network, client, nursery)
@@ -133,6 +133,21 @@ async def test_an_answer_may_come_in_pieces(autojump_clock):
         call = harness.sends(heartbeat())
         await peer.answer((await peer.receive())[0], HeartbeatResponse(), piece_bytes=1)
         assert await call.ends() == HeartbeatResponse()
+
+
+@pytest.mark.parametrize("has_sockets", [True, False])
+async def test_a_large_answer_comes_whole_and_so_does_the_small_one_behind_it(has_sockets):
+    large = ListGroupsResponse(groups=[ListedGroup(group_id="g" * 30_000, protocol_type=str(n)) for n in range(20)])
+    async with running(has_sockets=has_sockets) as harness:
+        peer = await connected(harness)
+        one = harness.sends(ListGroupsRequest())
+        header, _ = await peer.receive()
+        other = harness.sends(heartbeat())
+        next_header, _ = await peer.receive()
+        await peer.answer(header, large, piece_bytes=100_000)
+        await peer.answer(next_header, HeartbeatResponse(error_code=27))
+        assert (await one.ends(), (await other.ends()).error_code) == (large, 27)
+        await peer.stream.aclose()
 
 
 async def test_the_answer_to_a_cancelled_caller_is_dropped(autojump_clock):
