@@ -66,7 +66,7 @@ async def test_the_next_request_is_handled_only_when_the_one_before_is_answered(
 
 
 @pytest.mark.parametrize("comes_later", [True, False])
-async def test_a_handler_that_waits_hears_of_what_comes_behind_its_request(serving, frame_of, comes_later):
+async def test_a_handler_that_waits_is_notified_of_what_comes_behind_its_request(serving, frame_of, comes_later):
     began = trio.Event()
 
     async def handle(request: QueuedRequest) -> Answer:
