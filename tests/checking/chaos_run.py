@@ -280,7 +280,7 @@ def run_steps(
     steps: Sequence[Step],
     kinds: Sequence[type[RecordedMember]],
     *,
-    broker: Callable[..., BrokerProcess] = BrokerProcess,
+    broker: Callable[..., Any] = BrokerProcess,
     catch_up_seconds: float = CATCH_UP_SECONDS,
 ) -> Report:
     """Do what ``steps`` say to a group of each of ``kinds``, and check what came of it."""

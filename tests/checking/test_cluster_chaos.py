@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.checking.chaos_run import run_steps
 from tests.checking.cluster_chaos import fault_plan, run_faults
 from tests.checking.cluster_processes import ClusterProcesses, cluster_plan
+from tests.checking.recorded_members import DEPENDABLE_KINDS
 from tests.checking.transaction_chaos import run_transactions
-from tests.checking.verdict import drawn_seed, judge
+from tests.checking.transactional_loops import LOOPS
+from tests.checking.verdict import Report, drawn_seed, judge
 from trio_broker.testing.cluster_thread import cluster_in_thread
 
 FAULTS = "CHAOS_FAULTS"
@@ -41,16 +44,22 @@ def test_a_cluster_keeps_its_promises_through_many_faults(tmp_path: Path) -> Non
 
 
 @pytest.mark.soak
-def test_processes_on_etcd_keep_their_promises_through_their_faults(tmp_path: Path) -> None:
+@pytest.mark.parametrize("durability", ["page-cache", "fsync"])
+@pytest.mark.parametrize("load", ["transactions", "groups"])
+def test_processes_on_etcd_keep_their_promises_through_their_faults(tmp_path: Path, load: str, durability: str) -> None:
     seed, clusters = drawn_seed(), list[ClusterProcesses]()
+    faults = int(os.environ.get(FAULTS, "12"))
 
     def start(directory: Path, overrides: Mapping[str, str]) -> ClusterProcesses:
-        clusters.append(ClusterProcesses(directory, seed, overrides))
+        clusters.append(ClusterProcesses(directory, seed, {**overrides, "log.durability": durability}))
         return clusters[0]
 
     try:
-        settings = {"log.durability": "page-cache"}
-        report = run_transactions(tmp_path, cluster_plan(seed, int(os.environ.get(FAULTS, "12"))), settings, start)
+        if load == "groups":
+            plan = cluster_plan(seed, faults, [kind.name for kind in DEPENDABLE_KINDS])
+            report: Report = run_steps(tmp_path, plan, DEPENDABLE_KINDS, broker=start)
+        else:
+            report = run_transactions(tmp_path, cluster_plan(seed, faults, [loop.name for loop in LOOPS]), {}, start)
     finally:
         for cluster in clusters:
             cluster.close()

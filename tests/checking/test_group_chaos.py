@@ -13,15 +13,10 @@ import pytest
 
 from tests.checking.chaos_plan import plan
 from tests.checking.chaos_run import run_steps
-from tests.checking.recorded_members import KINDS, RecordedMember
+from tests.checking.recorded_members import DEPENDABLE_KINDS, KINDS, RecordedMember
 from tests.checking.verdict import drawn_seed, judge
 
 pytestmark = pytest.mark.compat
-
-DEPENDABLE_KINDS = [kind for kind in KINDS if kind.name != "kafka-python-range"]
-"""kafka-python 3.0 may wait for ever for the answer to its SyncGroup: seen once in some forty runs, on a busy machine,
-after a pause across a broker's restart. The broker had written the generation, and the request never ran into the
-client's own time limit, so it was the client that lost the answer. The run of every day must not end by that."""
 
 
 def live_through(
