@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -163,6 +164,7 @@ async def test_produce_below_version_3_ends_the_connection(wire):
     [
         (KafkaError("no", code=ErrorCode.POLICY_VIOLATION), ErrorCode.POLICY_VIOLATION),
         (OSError(5, "Input/output error"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (OSError(errno.ETIMEDOUT, "etcd does not answer"), ErrorCode.REQUEST_TIMED_OUT),
         (LookupError("our bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
         (AssertionError("our bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
         (WireError("of a stored record, not of this request"), ErrorCode.UNKNOWN_SERVER_ERROR),

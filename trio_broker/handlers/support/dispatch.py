@@ -7,7 +7,8 @@ raised                 result
 =====================  ==========================================================================================
 ``WireError``          the bytes are not Kafka's: the connection closes, with one log line
 ``KafkaError``         an expected refusal: its error code, wherever the response has room for one
-``OSError``            the disk failed: ``KAFKA_STORAGE_ERROR``, retriable
+``TimeoutError``       what keeps the metadata does not answer: ``REQUEST_TIMED_OUT``, retriable
+other ``OSError``      the disk failed: ``KAFKA_STORAGE_ERROR``, retriable
 any other              a bug: logged with the request, ``UNKNOWN_SERVER_ERROR``; the broker continues
 ``trio.Cancelled``     shutting down: passes through, always
 =====================  ==========================================================================================
@@ -238,6 +239,11 @@ class Dispatcher:
                 raise error.without_traceback() from None
             case KafkaError():
                 return error
+            case TimeoutError():
+                reason = error.strerror or "no answer"
+                text = f"{api.api_key.name} from {context.connection}: {reason}"
+                self.services.throttled_log.error("no answer", text)
+                return KafkaError(reason, code=ErrorCode.REQUEST_TIMED_OUT)
             case OSError():
                 # Retriable for clients, which find out by Metadata whether another replica leads.
                 text = f"{api.api_key.name} from {context.connection}: the disk failed: {error}"
