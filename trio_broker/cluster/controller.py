@@ -360,11 +360,12 @@ class Controller:
         """Fence the broker that was the controller before: its claim has run out, which proves that it is silent.
 
         To wait for its session as well would double the time without leaders. A broker that lives is unfenced by its
-        next heartbeat.
+        next heartbeat. An earlier life of this broker is another one: while its session lasts this one cannot register,
+        and before that it hears none of the others, whose sessions would end with it.
         """
         broker_id = self.loader.previous_leader_id
         broker = self.image.brokers.get(broker_id)
-        if broker is None or broker.fenced or broker_id == self.node_id:
+        if broker is None or broker.fenced or broker.incarnation_id == self._incarnation_id:
             return
         log.warning("broker %d is fenced: it was the controller, and has lost its claim", broker_id)
         try:
