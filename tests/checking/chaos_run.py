@@ -247,7 +247,10 @@ class ChaosRun:
         with self.nemesis.doing(Op.KILL_BROKER):
             self.broker.kill()
             self.broker.start()
-        if not self.observer.look():
+        time_left = TimeLeft(ADMIN_SECONDS)
+        while not (answers := self.observer.look()) and not time_left.is_over:
+            time.sleep(OBSERVE_EVERY_SECONDS)
+        if not answers:
             self.violations.append(Violation(BROKER_ANSWERS, "it does not, after its last start"))
         for process, code in self.nursery.ended.items():
             if code not in (0, -signal.SIGKILL):
