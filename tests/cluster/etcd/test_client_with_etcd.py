@@ -14,7 +14,7 @@ import trustme
 from tests.etcd_server import etcd_client, etcd_server
 from tests.oracles import absent
 from tests.waits import fail_after
-from trio_broker.cluster.etcd.client import EtcdAddresses
+from trio_broker.cluster.etcd.client import EtcdAddresses, EtcdClient
 from trio_broker.cluster.etcd.errors import EtcdLeaseGone, EtcdOutOfSpace, EtcdRefused, EtcdUnavailable, EtcdUnknown
 from trio_broker.cluster.etcd.messages import (
     Event,
@@ -199,25 +199,30 @@ async def test_a_user_is_authenticated_and_again_when_the_token_has_expired(clie
         nursery.cancel_scope.cancel()
 
 
-async def test_tls_with_a_certificate_that_is_trusted_and_one_that_is_not(tmp_path):
+async def test_tls_with_certificates_that_are_trusted_and_without_on_either_side(tmp_path):
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
     certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
-    trusting = ssl.create_default_context()
-    authority.configure_trust(trusting)
-    files = ("--cert-file", str(tmp_path / "cert.pem"), "--key-file", str(tmp_path / "key.pem"))
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    known, unknown = ssl.create_default_context(), ssl.create_default_context()
+    for each in (known, unknown):
+        authority.configure_trust(each)
+    certificate.configure_cert(known)
+    files = (
+        *("--cert-file", str(tmp_path / "cert.pem"), "--key-file", str(tmp_path / "key.pem")),
+        *("--client-cert-auth", "--trusted-ca-file", str(tmp_path / "ca.pem")),
+    )
     async with etcd_server(tmp_path, *files, scheme="https") as server:
         endpoints = [("127.0.0.1", server.port)]
-        async with etcd_client(EtcdAddresses(endpoints, ssl_context=trusting)) as client:
+        async with etcd_client(EtcdAddresses(endpoints, ssl_context=known)) as client:
             await client.txn([], [put(b"/secure", b"")])
         async with trio.open_nursery() as nursery:
-            untrusted = type(client)(
-                EtcdAddresses(endpoints, ssl_context=ssl.create_default_context()), trio.open_tcp_stream
-            )
-            await nursery.start(untrusted.run)
-            with pytest.raises(EtcdUnavailable, match="certificate"):
-                await untrusted.status()
+            for refused, reason in ((ssl.create_default_context(), "verify failed"), (unknown, "alert .*certificate")):
+                client = EtcdClient(EtcdAddresses(endpoints, ssl_context=refused), trio.open_tcp_stream)
+                await nursery.start(client.run)
+                with pytest.raises((EtcdUnknown, EtcdUnavailable), match=reason):
+                    await client.status()
             nursery.cancel_scope.cancel()
 
 

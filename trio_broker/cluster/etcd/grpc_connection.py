@@ -79,7 +79,7 @@ class GrpcConnection:
                     reason = await self._read()
                     nursery.cancel_scope.cancel()
         except* (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
-            reason = f"the connection broke: {broken.exceptions[0]}"
+            reason = f"the connection broke: {broken.exceptions[0].__cause__ or broken.exceptions[0]}"
         finally:
             self.is_open = False
             for call in list(self._calls.values()):
