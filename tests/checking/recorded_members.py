@@ -11,7 +11,10 @@ What the libraries do differently, and what the checker must know of it:
 * librdkafka joins the next generation while its user's revoke callback still runs, when it hears just then that the
   topic has grown (``debug=cgrp``: "subscription updated from metadata change: rejoining group in state
   wait-unassign-call"; seen with 2.16.0). What happens in such a callback is reported without a generation, and proves
-  nothing.
+  nothing. A cooperative member has joined its last generation with that: it keeps a mark that the revocation would have
+  taken away, answers each later rebalance with "skipping COOPERATIVE rebalance (incremental assignment pending)", and
+  when the coordinator has removed it for that, it keeps its partitions without a member id, for good. So it does with
+  Apache Kafka's broker. Such a member begins anew.
 * kafka-python's ``cooperative-sticky`` is not here, because its groups do not keep the promise: a member that was
   removed from its group claims the partitions it had when it joins again (``CooperativeStickyAssignor.metadata`` names
   ``member_assignment``, which nobody clears, in a format without a generation), and a leader that hears two claims
@@ -64,6 +67,9 @@ METADATA_AGE_MS = 1000
 
 STALL_SECONDS = SESSION_MS / 1000 / 4
 WATCH_SECONDS = 0.1
+
+LEFT_OUT_SECONDS = 2 * SESSION_MS / 1000
+"""How long a member may have partitions and no member id: librdkafka takes them away with the next poll, if ever."""
 
 FAREWELL_SECONDS = 1.2 * HEARTBEAT_MS / 1000
 """How long a member goes on with a partition after it was asked to give it up, where its library lets it wait. A broker
@@ -169,10 +175,13 @@ class _Confluent(RecordedMember):
 
     def __init__(self, recorder: Recorder, servers: str, topic: str) -> None:
         super().__init__(recorder, servers, topic)
+        self.consumer = self._subscribed()
+
+    def _subscribed(self) -> confluent_kafka.Consumer:
         common = {
-            "bootstrap.servers": servers,
-            "group.id": recorder.group,
-            "client.id": recorder.process,
+            "bootstrap.servers": self.servers,
+            "group.id": self.recorder.group,
+            "client.id": self.recorder.process,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "topic.metadata.refresh.interval.ms": METADATA_AGE_MS,
@@ -180,9 +189,10 @@ class _Confluent(RecordedMember):
             "max.poll.interval.ms": REBALANCE_MS,
             "fetch.wait.max.ms": 200,
         }
-        self.consumer = confluent_kafka.Consumer(common | self.settings)
+        consumer = confluent_kafka.Consumer(common | self.settings)
         callbacks = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._lost}
-        self.consumer.subscribe([topic], **callbacks)
+        consumer.subscribe([self.topic], **callbacks)
+        return consumer
 
     def _assigned(self, _: object, partitions: list[Any]) -> None:
         with self.moving(Op.ASSIGN, (each.partition for each in partitions)):
@@ -249,6 +259,22 @@ class ConfluentCooperative(_Confluent):
         "session.timeout.ms": SESSION_MS,
         "heartbeat.interval.ms": HEARTBEAT_MS,
     }
+    _left_out_since: float | None = None
+
+    def turn(self) -> None:
+        super().turn()
+        if self.membership()[0] or not self.consumer.assignment():
+            self._left_out_since = None
+        elif self._left_out_since is None:
+            self._left_out_since = time.monotonic()
+        elif time.monotonic() - self._left_out_since > LEFT_OUT_SECONDS:
+            log.warning("has partitions and no member id: begins anew")
+            self.close()
+            self.consumer = self._subscribed()
+
+    def _revoked(self, consumer: object, partitions: list[Any]) -> None:
+        # What is closed without a member id was the group's long ago.
+        (super()._revoked if self.membership()[0] else self._lost)(consumer, partitions)
 
 
 class ConfluentConsumer(_Confluent):
