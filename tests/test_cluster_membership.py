@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.consumed_messages import consumed
 from tests.etcd_server import EtcdServer
-from tests.waits import scaled
+from tests.waits import eventually, scaled
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -73,6 +73,12 @@ def read(servers: str, topic: str) -> list[bytes]:
     return [message.value() or b"" for message in messages]
 
 
+def in_sync(admin: AdminClient, topic: str) -> set[int]:
+    """How many replicas of its partitions are in sync."""
+    partitions = admin.list_topics(topic, timeout=scaled(WAIT_SECONDS)).topics[topic].partitions
+    return {len(each.isrs) for each in partitions.values()}
+
+
 def committed(servers: str) -> int:
     admin = AdminClient({"bootstrap.servers": servers})
     asked = ConsumerGroupTopicPartitions("readers", [TopicPartition("orders", 0)])
@@ -101,6 +107,8 @@ def test_one_broker_joins_grows_to_three_and_takes_everything_back(etcd, tmp_pat
         write(servers, "orders", RECORDS[10:])
         write(servers, "shared", RECORDS)
         commit(servers, 17)
+        # The brokers' own topics grow some seconds after others have joined.
+        eventually(lambda: in_sync(admin, "__consumer_offsets") == {3}, WAIT_SECONDS)
         by_brokers = json.loads(command("status", "-b", servers, "--json"))
         by_etcd = json.loads(command("status", store, "--json"))
         for status in (by_brokers, by_etcd):

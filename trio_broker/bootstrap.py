@@ -404,7 +404,6 @@ async def join_cluster(
     channels = controller_channels(config, runtime, shared.store, metadata_cache, wanted.incarnation_id)
     asked = RemoteController(controller, channels, metadata_cache, config, shared.cluster_id)
     start_background(nursery, "controller", controller.lead)
-    start_background(nursery, "periodic tasks of the controller", controller.periodic_tasks.run)
     start_background(nursery, "connections to controllers", channels.requests.clients.run)
     if shared.show is not None:
         start_background(nursery, "view of the metadata", partial(shared.show, metadata_cache))

@@ -267,6 +267,9 @@ class Broker:
             start_background(nursery, "verification of transactions", services.transaction_verification.run)
             if (refusal := await self._declare(services)) is None:
                 await nursery.start(self.server.run)
+                if services.lifecycle is not None:
+                    tasks = services.controller.periodic_tasks
+                    start_background(nursery, "periodic tasks of the controller", tasks.run)
                 if self._admin is not None:
                     self._show_all(self._admin, nursery)
                 self.is_running = True

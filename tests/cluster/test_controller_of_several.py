@@ -293,6 +293,20 @@ async def test_the_controller_fences_balances_and_grows_by_the_clock(brokers, co
         nursery.cancel_scope.cancel()
 
 
+async def test_brokers_that_could_not_reach_a_controller_before_it_served_have_a_whole_session(
+    controller, clock, autojump_clock
+):
+    clock.advance(10)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(controller.periodic_tasks.run)
+        await trio.sleep(2)
+        assert len(controller.image.active_brokers) == 3
+        clock.advance(10)
+        await trio.sleep(2)
+        assert len(controller.image.active_brokers) == 0
+        nursery.cancel_scope.cancel()
+
+
 async def test_what_a_controller_was_about_to_do_by_itself_is_left_to_its_successor(controller, caplog, autojump_clock):
     async with trio.open_nursery() as nursery:
         async with controller.operations.lock:

@@ -65,6 +65,11 @@ class BrokerHeartbeatManager:
             if not broker.fenced
         }
 
+    def renew(self, now: float) -> None:
+        """Let every session last its whole time from now on: nobody could be heard until now."""
+        for session in self._sessions.values():
+            session.last_contact_seconds = now
+
     def register(self, broker_id: int, broker_epoch: int, now: float) -> None:
         """Begin the session of a broker that has registered; an earlier one of its id ends."""
         self._sessions[broker_id] = _Session(broker_epoch, now)

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen(eq=False)
 class PeriodicTasks:
-    """See the head of the file. ``run`` is a task of each broker."""
+    """See the head of the file. ``run`` is a task of each broker that serves: others reach it as the controller."""
 
     operations: WriteOperations
     sessions: BrokerHeartbeatManager
@@ -54,6 +54,8 @@ class PeriodicTasks:
 
     async def run(self) -> None:
         """Do all of it, until cancelled."""
+        # A broker may be the controller while it starts, when it answers no heartbeat.
+        self.sessions.renew(self.clock.monotonic())
         settings = self.config.node
         tasks = (
             ScheduledTask("sessions of brokers", self._session_check_ms, self.fence_stale_brokers),
