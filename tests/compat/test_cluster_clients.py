@@ -10,10 +10,12 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaConnectionError
 
 from tests.compat.cluster_clients import (
     GROUP_OFFSETS,
@@ -93,6 +95,35 @@ def test_kafka_python_loses_and_doubles_nothing_when_leader_and_group_coordinato
     assert sum(consumer.committed(partition) for partition in consumer.assignment()) == NUMBERS
     consumer.close()
     assert sorted(found) == list(range(NUMBERS))
+
+
+@pytest.mark.soak
+def test_kafka_python_processes_exactly_once_when_the_transaction_coordinator_dies_and_it_forgets_no_request(
+    cluster: ClusterThread,
+) -> None:
+    """A coordinator that refuses a connection must be answered as one that is not ready: else kafka-python 3.0.12 drops
+    the request, and its transaction waits for ever, as it does with Apache Kafka's brokers."""
+    create_topics(cluster, "invoices")
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","), transactional_id="billing") as producer:
+        client = producer._sender._client
+        connect = client.await_ready
+
+        def await_ready(*arguments: Any, **settings: Any) -> bool:
+            try:
+                return bool(connect(*arguments, **settings))
+            except KafkaConnectionError:
+                return False
+
+        client.await_ready = await_ready
+        producer.init_transactions()
+        for first in range(0, NUMBERS, STEPS):
+            producer.begin_transaction()
+            for number in range(first, first + STEPS):
+                producer.send("invoices", b"%d" % number, partition=number % PARTITIONS)
+            if first:
+                kill_leader(cluster, TRANSACTION_STATE)
+            producer.commit_transaction()
+    assert committed_numbers(cluster, "invoices") == list(range(NUMBERS))
 
 
 def test_aiokafka_processes_exactly_once_when_the_transaction_coordinator_dies(cluster: ClusterThread) -> None:
