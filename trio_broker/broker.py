@@ -268,8 +268,8 @@ class Broker:
             if (refusal := await self._declare(services)) is None:
                 await nursery.start(self.server.run)
                 if services.lifecycle is not None:
-                    tasks = services.controller.periodic_tasks
-                    start_background(nursery, "periodic tasks of the controller", tasks.run)
+                    periodic_tasks = services.controller.run_periodic_tasks
+                    start_background(nursery, "periodic tasks of the controller", periodic_tasks)
                 if self._admin is not None:
                     self._show_all(self._admin, nursery)
                 self.is_running = True

@@ -142,6 +142,10 @@ class Controller:
             with trio.CancelScope(shield=True):
                 await self._store.resign(claim)
 
+    async def run_periodic_tasks(self) -> None:
+        """Do what the controller does by itself; see ``ControllerApi``."""
+        await self.periodic_tasks.run()
+
     def retire(self) -> None:
         """Lead no more, now or later; see ``ControllerApi``."""
         self._is_retired = True

@@ -153,6 +153,10 @@ class ControllerApi(ControllerClient, Protocol):
         """
         ...
 
+    async def run_periodic_tasks(self) -> None:
+        """Do what the controller does by itself, from when the others can reach this broker until cancelled."""
+        ...
+
     def retire(self) -> None:
         """Be the controller no more, now or later: another broker is, before this one is reached by nobody."""
         ...
