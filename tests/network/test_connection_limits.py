@@ -9,13 +9,13 @@ import pytest
 
 from kafka_wire.frame_receiver import FrameReceiver
 from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.network.channel import PlaintextChannel
 from trio_broker.network.connection import (
     FRAME_GRACE_SECONDS,
     MIN_FRAME_BYTES_PER_SECOND,
     Connection,
     ConnectionState,
     frame_deadline,
-    peer_is_gone,
     reason_to_close,
 )
 from trio_broker.network.errors import CloseCause
@@ -30,7 +30,7 @@ def ends() -> Iterator[tuple[Connection, socket.socket]]:
     ours, peer = socket.socketpair()
     with ours, peer:
         ours.setblocking(False)
-        yield Connection(ours, INFO, FrameReceiver(1000), 100.0), peer
+        yield Connection(PlaintextChannel(ours), INFO, FrameReceiver(1000), 100.0), peer
 
 
 def cause(connection: Connection, now: float) -> CloseCause | None:
@@ -92,4 +92,4 @@ def test_a_client_that_went_away_while_its_request_waits_is_noticed(ends):
 def test_a_client_that_has_sent_more_is_not_gone(ends):
     connection, peer = ends
     peer.send(b"the next request")
-    assert not peer_is_gone(connection.sock)
+    assert not connection.channel.peer_is_gone()

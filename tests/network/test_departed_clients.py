@@ -7,6 +7,7 @@ import socket
 from kafka_wire.apis import ApiKey
 from kafka_wire.frame_receiver import FrameReceiver
 from kafka_wire.headers import RequestHeader
+from trio_broker.network.channel import PlaintextChannel
 from trio_broker.network.connection import Connection
 from trio_broker.network.departed_clients import KEPT_MS, MAX_CLIENTS, MAX_CONNECTIONS, DepartedClients
 from trio_broker.network.errors import CloseCause, CloseConnection
@@ -20,7 +21,7 @@ def leave(departed: DepartedClients, client_id: str | None, *, now_ms: int = 0, 
     """End a connection of that client; without an id it has sent no request."""
     with socket.socket() as sock:
         info = ConnectionInfo(number, "PLAINTEXT", "127.0.0.1", 50_000, "127.0.0.1", 9092)
-        connection = Connection(sock, info, FrameReceiver(1000), 0.0)
+        connection = Connection(PlaintextChannel(sock), info, FrameReceiver(1000), 0.0)
         if client_id is not None:
             connection.header = RequestHeader(ApiKey.METADATA, 9, 1, client_id)
         departed.add(connection, PEER, now=5.0, now_ms=now_ms)

@@ -16,6 +16,7 @@ import trio
 
 from kafka_wire.frame_receiver import FrameReceiver
 from kafka_wire.framing import SIZE_PREFIX
+from trio_broker.network.channel import PlaintextChannel
 from trio_broker.network.connection import Connection
 from trio_broker.network.errors import ShortRegion
 from trio_broker.network.request_channel import ConnectionInfo
@@ -86,7 +87,7 @@ async def pair() -> AsyncIterator[Pair]:
     with ours, peer:
         ours.setblocking(False)
         peer.setblocking(False)
-        yield Pair(Sender(), Connection(ours, INFO, FrameReceiver(1000), 0.0), peer)
+        yield Pair(Sender(), Connection(PlaintextChannel(ours), INFO, FrameReceiver(1000), 0.0), peer)
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ async def test_small_chunks_go_out_in_one_call(pair, monkeypatch):
             calls.append(data)
             return len(data)
 
-    monkeypatch.setattr(pair.connection, "sock", Watched())
+    monkeypatch.setattr(pair.connection.channel, "send", Watched().send)
     assert pair.sender.send(pair.connection, [b"", memoryview(b"header"), bytearray(b"body")]) is None
     assert calls == [b"\0\0\0\x0aheaderbody"]
 
@@ -122,7 +123,7 @@ async def test_a_small_cached_region_goes_out_with_its_neighbours_in_one_call(pa
             calls.append(data)
             return len(data)
 
-    monkeypatch.setattr(pair.connection, "sock", Watched())
+    monkeypatch.setattr(pair.connection.channel, "send", Watched().send)
     chunks = [b"before", file.region(1000, 500), b"after"]
     assert pair.sender.send(pair.connection, chunks) is None
     assert calls == [b"\0\0\x01\xffbefore" + content[1000:1500] + b"after"]
@@ -239,10 +240,11 @@ async def test_small_regions_are_read_a_few_at_a_time(pair, file, monkeypatch):
 
 
 async def test_a_fast_reader_of_bytes_does_not_keep_the_loop(pair, content):
-    pair.connection.sock = RoomySocket()
+    roomy = RoomySocket()
+    pair.connection.channel.sock = roomy
     await pair.send(b"head", content)
     assert pair.turns == 2
-    assert max(pair.connection.sock.sizes) <= WINDOW_BYTES
+    assert max(roomy.sizes) <= WINDOW_BYTES
 
 
 @attrs.define

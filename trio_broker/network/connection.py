@@ -1,4 +1,4 @@
-"""The state of one connection: its socket, the bytes of its unfinished frame, its request in flight, its command.
+"""The state of one connection: its channel, the bytes of its unfinished frame, its request in flight, its command.
 
 A connection is served by a Processor, and by another one when their number changes: it moves, with every byte that it
 has received. What wants it closed or moved gives it a command, which is executed at once between two requests, and
@@ -17,6 +17,7 @@ import attrs
 from kafka_wire.frame_receiver import FrameReceiver
 from kafka_wire.headers import RequestHeader
 from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.network.channel import Channel
 from trio_broker.network.client_activity import ClientActivity
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest, Reply
@@ -94,7 +95,7 @@ class Connection:
     the latest response was there.
     """
 
-    sock: socket.socket
+    channel: Channel
     info: ConnectionInfo
     protocol: FrameReceiver
     last_active: float
@@ -121,6 +122,10 @@ class Connection:
     bytes_seen: int = 0
     requests_seen: int = 0
     recent_requests: int = 0
+
+    @property
+    def sock(self) -> socket.socket:
+        return self.channel.sock
 
     @property
     def is_closed(self) -> bool:
@@ -185,7 +190,7 @@ def reason_to_close(connection: Connection, now: float, config: SocketServerConf
     own."""
     waited = now - connection.last_active
     match connection.state:
-        case ConnectionState.IN_FLIGHT if waited > DELAYED_PROBE_SECONDS and peer_is_gone(connection.sock):
+        case ConnectionState.IN_FLIGHT if waited > DELAYED_PROBE_SECONDS and connection.channel.peer_is_gone():
             return CloseConnection("the client went away while its request waited", CloseCause.GONE_WHILE_WAITING)
         case ConnectionState.RECEIVING | ConnectionState.WAITING_FOR_MEMORY if 0 < connection.frame_deadline < now:
             return CloseConnection("its frame arrives too slowly", CloseCause.SLOW_FRAME)
@@ -197,13 +202,3 @@ def reason_to_close(connection: Connection, now: float, config: SocketServerConf
         case ConnectionState.SENDING | ConnectionState.WAITING_FOR_READER:
             return CloseConnection("it does not read its response", CloseCause.STUCK_RESPONSE)
     return None
-
-
-def peer_is_gone(sock: socket.socket) -> bool:
-    """Whether the other side has closed. False while bytes that nobody has read stand before the end of the stream."""
-    try:
-        return not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True

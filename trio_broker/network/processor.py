@@ -321,7 +321,7 @@ class Processor:
         except OSError as error:
             self._close(connection, CloseConnection(f"it cannot be watched: {error}", CloseCause.FAILURE))
             return
-        if connection.protocol.frame_under_way:
+        if connection.protocol.frame_under_way or connection.channel.has_pending:
             self.go_on_soon(connection)
 
     def retire(self) -> None:
@@ -412,7 +412,7 @@ class Processor:
         """
         target = self._staging if buffer is None else buffer
         try:
-            count = connection.sock.recv_into(target)
+            count = connection.channel.receive_into(target)
         except BlockingIOError:
             connection.is_readable = False
             return None
@@ -420,8 +420,8 @@ class Processor:
             if connection.protocol.frame_under_way:
                 raise CloseConnection("closed by the client in the middle of a frame", CloseCause.TRUNCATED)
             raise CloseConnection("closed by the client", CloseCause.PEER)
-        # The end of the stream was reported before, and will not be reported again.
-        connection.is_readable = count == len(target) or connection.is_half_closed
+        # The end of the stream was reported before, and will not be reported again; what a channel holds never is.
+        connection.is_readable = count == len(target) or connection.is_half_closed or connection.channel.has_pending
         connection.bytes_in += count
         self.bytes_in += count
         if buffer is None:
@@ -592,7 +592,7 @@ class Processor:
         else:
             try:
                 # Nothing was sent on this connection before, so the socket has room for these few bytes.
-                connection.sock.send(reply)
+                connection.channel.send(reply)
                 self._linger(connection, CloseConnection("not Kafka's protocol: an HTTP request", CloseCause.HTTP))
             except OSError as gone:
                 self._close(connection, CloseConnection(f"connection lost: {gone}", CloseCause.PEER))
@@ -602,7 +602,7 @@ class Processor:
         assert self._nursery is not None, "connections are served while the Processor runs"
         connection.state = ConnectionState.SENDING
         self._selector.unregister(connection.sock)
-        connection.sock.shutdown(socket.SHUT_WR)
+        connection.channel.close_write()
         start_once(self._nursery, "lingering connection", partial(self._close_after_client, connection, reason))
 
     async def _close_after_client(self, connection: Connection, reason: CloseConnection) -> None:
@@ -642,7 +642,7 @@ class Processor:
         self._forget(connection)
         # For the task of one that lingers. The selector forgets a descriptor that is closed.
         notify_closing(connection.sock)
-        connection.sock.close()
+        connection.channel.close()
         log.log(
             reason.cause.log_level,
             "closed %s: %s (%s, %s)",

@@ -26,6 +26,7 @@ import attrs
 
 from kafka_wire.framing import SIZE_PREFIX, frame
 from kafka_wire.primitives import Chunk
+from trio_broker.network.channel import ByteChunk
 from trio_broker.network.connection import Connection
 from trio_broker.network.errors import ShortRegion
 from trio_broker.runtime.disk import FileRegion
@@ -45,8 +46,6 @@ WINDOW_BYTES = 1024 * 1024
 REGIONS_PER_TURN = 64
 """Regions too small for a ``sendfile`` that are read between two yields: a fifth of a millisecond of system calls, and
 at most 2 MiB that are in memory at a time."""
-
-ByteChunk: TypeAlias = bytes | bytearray | memoryview
 
 
 class Pause(enum.Enum):
@@ -89,7 +88,7 @@ class Sender:
             if (data := joined_cached(pieces)) is None:
                 return self._send_all(connection, pieces)
         try:
-            sent = connection.sock.send(data)
+            sent = connection.channel.send(data)
         except BlockingIOError:
             sent = 0
         self.bytes_out += sent
@@ -128,11 +127,11 @@ class Sender:
 
     def _send_pieces(self, connection: Connection, pieces: list[ByteChunk], flags: int) -> SendUnderWay:
         """Send bytes: joined where they are small, gathered where they are not."""
-        left = join_small(pieces)
+        channel, left = connection.channel, join_small(pieces)
         turn_end = connection.bytes_out + WINDOW_BYTES
         while left:
             try:
-                sent = connection.sock.sendmsg(first_bytes(left[:IOV_PIECES], WINDOW_BYTES), (), flags)
+                sent = channel.send_gathered(first_bytes(left[:IOV_PIECES], WINDOW_BYTES), flags)
             except BlockingIOError:
                 yield Pause.ROOM
                 continue
@@ -144,6 +143,7 @@ class Sender:
 
     def _send_region(self, connection: Connection, region: FileRegion) -> SendUnderWay:
         """Send a part of a file, window by window, each the cheapest way that does not stop the loop."""
+        channel = connection.channel
         position, end = region.position, region.position + region.size
         window_end, cached = position, False
         while position < end:
@@ -156,9 +156,9 @@ class Sender:
             # After a cold send the rest of the window is probed again: the thread has read ahead further than the
             # socket took.
             cached = cached or region.is_cached(position, window_end - position)
-            where = connection.sock.fileno(), position, window_end - position
+            send = partial(channel.send_region, region, position, window_end - position, is_cached=cached)
             try:
-                sent: int = region.send(*where) if cached else (yield partial(region.send_cold, *where))
+                sent: int = send() if cached else (yield send)
             except BlockingIOError:
                 yield Pause.ROOM
                 continue

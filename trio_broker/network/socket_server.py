@@ -34,6 +34,7 @@ from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.concurrency.barrier import Backoff, Barrier, start_background
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Accept, Acceptor, Listener, accept_from, listen
+from trio_broker.network.channel import PlaintextChannel
 from trio_broker.network.connection import Connection, Reassign, reason_to_close
 from trio_broker.network.connection_quotas import ConnectionQuotas
 from trio_broker.network.departed_clients import DepartedClients
@@ -328,7 +329,9 @@ class SocketServer:
         )
 
     def _make_connection(self, sock: socket.socket, info: ConnectionInfo) -> Connection:
-        return Connection(sock, info, FrameReceiver(self.config.socket_request_max_bytes), self.clock.monotonic())
+        return Connection(
+            PlaintextChannel(sock), info, FrameReceiver(self.config.socket_request_max_bytes), self.clock.monotonic()
+        )
 
     def connections(self) -> Iterator[Connection]:
         """Every connection; they may come and go meanwhile."""
