@@ -183,6 +183,7 @@ def is_loopback(host: str) -> bool:
 
 MEANINGS: Mapping[str, str] = {
     "TLS": "the client speaks TLS and this listener does not: set security.protocol=PLAINTEXT in the client",
+    "no TLS": "the client speaks without TLS and this listener asks for it: set security.protocol=SSL in the client",
     "HTTP": "a browser, a health check or a proxy: the admin page has a port of its own",
     "unsupported version": "the client uses a version that ApiVersions does not list: another release of it is needed, "
     "or its own setting of the version is wrong",

@@ -39,7 +39,8 @@ def frame(correlation_id: int, body: bytes = b"", *, api_key: int = ApiKey.METAD
 class Client:
     """A connection to the server under test."""
 
-    stream: trio.SocketStream
+    stream: Any
+    """Of TCP, or of TLS."""
 
     async def send(self, correlation_id: int, body: bytes = b"", **header: int) -> None:
         await self.stream.send_all(frame(correlation_id, body, **header))
@@ -67,7 +68,7 @@ class Client:
     async def is_closed(self) -> bool:
         """Wait for the server to close; False if it sends something instead."""
         try:
-            return await self.stream.receive_some(1) == b""
+            return bool(await self.stream.receive_some(1) == b"")
         except trio.BrokenResourceError:
             return True
 
@@ -111,7 +112,7 @@ class Serving(Protocol):
 
 @asynccontextmanager
 async def serve(
-    handle: Any = echo, *, is_served: Any = None, accept: Any = None, **settings: Any
+    handle: Any = echo, *, is_served: Any = None, accept: Any = None, tls: Any = None, **settings: Any
 ) -> AsyncIterator[Harness]:
     """Run a server with ``settings`` while the block runs."""
     config = SocketServerConfig(**settings)
@@ -123,6 +124,7 @@ async def serve(
         config=config,
         clock=clock,
         accept=accept or accept_from,
+        tls={} if tls is None else {"PLAINTEXT": tls},
     )
     with fail_after(WAIT_SECONDS):
         async with trio.open_nursery() as nursery:
@@ -137,7 +139,7 @@ async def serve(
                 yield harness
             finally:
                 for client in harness.clients:
-                    client.stream.socket.close()
+                    getattr(client.stream, "transport_stream", client.stream).socket.close()
             nursery.cancel_scope.cancel()
 
 

@@ -25,6 +25,7 @@ from trio_broker.network.send import (
     WINDOW_BYTES,
     Pause,
     Sender,
+    ThreadWork,
     drop_sent,
     first_bytes,
     join_small,
@@ -77,8 +78,9 @@ class Pair:
             elif pause is Pause.TURN:
                 self.turns += 1
             else:
-                self.cold_reads += 1
-                result = outcome.capture(pause)
+                assert isinstance(pause, ThreadWork)
+                self.cold_reads += pause.reads_disk
+                result = outcome.capture(pause.work)
 
 
 @pytest.fixture

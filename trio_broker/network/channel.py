@@ -20,6 +20,7 @@ from typing import ClassVar, Final, Protocol, TypeAlias
 import attrs
 
 from trio_broker.runtime.disk import FileRegion
+from trio_broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 
 ByteChunk: TypeAlias = bytes | bytearray | memoryview
 
@@ -50,6 +51,15 @@ class Channel(Protocol):
     @property
     def loop_bytes(self) -> int: ...
 
+    def handshake(self) -> bool:
+        """Go on with the handshake as far as the peer's bytes are there, in a thread; return whether it is done.
+
+        Raises:
+            BlockingIOError: the socket has no room for this side's.
+            CloseConnection, OSError: it failed, or the connection is gone.
+        """
+        ...
+
     def send_gathered(self, pieces: Sequence[ByteChunk], flags: int) -> int:
         """Send ``pieces`` in order; ``flags`` are those of ``sendmsg``."""
         ...
@@ -57,6 +67,10 @@ class Channel(Protocol):
     def send_region(self, region: FileRegion, position: int, size: int, *, is_cached: bool) -> int:
         """Send ``size`` bytes of a file from ``position``; 0 only where the file ends. It may be called in a thread,
         and is, where the bytes are not cached."""
+        ...
+
+    def principal(self) -> KafkaPrincipal:
+        """Who is at the other end, as far as the handshake has shown it."""
         ...
 
     def close_write(self) -> None:
@@ -99,6 +113,12 @@ class PlaintextChannel:
     def send_region(self, region: FileRegion, position: int, size: int, *, is_cached: bool) -> int:
         send = region.send if is_cached else region.send_cold
         return send(self.sock.fileno(), position, size)
+
+    def handshake(self) -> bool:
+        return True
+
+    def principal(self) -> KafkaPrincipal:
+        return ANONYMOUS
 
     def close_write(self) -> None:
         self.sock.shutdown(socket.SHUT_WR)

@@ -31,6 +31,9 @@ MIN_FRAME_BYTES_PER_SECOND = 4 * 1024
 """The slowest sender that is waited for. Slower than any modem, fast enough that a large frame is not a way to hold
 memory for days: 100 MiB may take seven hours, 1 MiB under five minutes."""
 
+HANDSHAKE_SECONDS = 5.0
+"""Time in which a handshake must be finished: two round trips of the slowest line, and half a millisecond of work."""
+
 DELAYED_PROBE_SECONDS = 1.0
 """How long a request is in flight before the sweep checks whether its client has closed the connection."""
 
@@ -38,6 +41,8 @@ DELAYED_PROBE_SECONDS = 1.0
 class ConnectionState(enum.Enum):
     """What the connection is doing."""
 
+    HANDSHAKING = enum.auto()
+    """Agreeing on keys, before the first request."""
     IDLE = enum.auto()
     """Waiting for the first byte of a request."""
     RECEIVING = enum.auto()
@@ -53,7 +58,14 @@ class ConnectionState(enum.Enum):
     CLOSED = enum.auto()
 
 
-BETWEEN_REQUESTS = frozenset({ConnectionState.IDLE, ConnectionState.RECEIVING, ConnectionState.WAITING_FOR_MEMORY})
+BETWEEN_REQUESTS = frozenset(
+    {
+        ConnectionState.HANDSHAKING,
+        ConnectionState.IDLE,
+        ConnectionState.RECEIVING,
+        ConnectionState.WAITING_FOR_MEMORY,
+    }
+)
 
 
 @attrs.frozen
@@ -85,14 +97,14 @@ class Connection:
 
     The sweep compares the counts of bytes with those it saw last and so knows ``last_active`` (``Clock.monotonic``) to
     a second, without reading the clock for every request; it also counts the requests between two sweeps.
-    ``frame_deadline`` is 0 outside a frame. ``request_bytes`` is what the frame under way or in flight holds of
-    ``queued.max.request.bytes``, until its request is answered even if the connection ends before. ``header`` is that
-    of the latest request; ``request`` is the one in flight, until its response has left. ``is_readable`` says that the
-    socket may have bytes, ``is_half_closed`` that the client sends no more than those. ``is_ready`` is set while its
-    Processor will serve it without a report of the selector. ``was_reported`` says that the selector has reported it
-    while it was in a thread, which it does once for all room that there is. ``ending`` is set when the connection is to
-    close as soon as a thread lets go of its socket. ``principal`` is who sends the next request. ``sending_ns`` is when
-    the latest response was there.
+    ``frame_deadline`` is that of the frame or the handshake under way, else 0. ``request_bytes`` is what the frame
+    under way or in flight holds of ``queued.max.request.bytes``, until its request is answered even if the connection
+    ends before. ``header`` is that of the latest request; ``request`` is the one in flight, until its response has
+    left. ``is_readable`` says that the socket may have bytes, ``is_half_closed`` that the client sends no more than
+    those. ``is_ready`` is set while its Processor will serve it without a report of the selector. ``was_reported`` says
+    that the selector has reported it while it was in a thread, which it does once for all room that there is.
+    ``ending`` is set when the connection is to close as soon as a thread lets go of its socket. ``principal`` is who
+    sends the next request. ``sending_ns`` is when the latest response was there.
     """
 
     channel: Channel
@@ -157,7 +169,7 @@ class Connection:
         """Execute ``command`` now if no request is in flight, else after the response."""
         if isinstance(self.command, CloseConnection):
             return  # A connection that closes does not move, and keeps the first reason.
-        if self.owner is not None and self.state in BETWEEN_REQUESTS:
+        if self.owner is not None and self.state in BETWEEN_REQUESTS and not self.is_in_thread:
             self.owner.execute(self, command)
         else:
             self.command = command
@@ -180,6 +192,15 @@ class Connection:
             self.recent_requests = 0
 
 
+def new_connection(channel: Channel, info: ConnectionInfo, max_frame_bytes: int, now: float) -> Connection:
+    """Return a connection that begins at ``now``, with its handshake if its channel needs one."""
+    connection = Connection(channel, info, FrameReceiver(max_frame_bytes), now)
+    if channel.needs_handshake:
+        connection.state = ConnectionState.HANDSHAKING
+        connection.frame_deadline = now + HANDSHAKE_SECONDS
+    return connection
+
+
 def frame_deadline(now: float, frame_bytes: int) -> float:
     """When a frame of ``frame_bytes`` that began at ``now`` must be complete."""
     return now + FRAME_GRACE_SECONDS + frame_bytes / MIN_FRAME_BYTES_PER_SECOND
@@ -192,6 +213,9 @@ def reason_to_close(connection: Connection, now: float, config: SocketServerConf
     match connection.state:
         case ConnectionState.IN_FLIGHT if waited > DELAYED_PROBE_SECONDS and connection.channel.peer_is_gone():
             return CloseConnection("the client went away while its request waited", CloseCause.GONE_WHILE_WAITING)
+        case ConnectionState.HANDSHAKING if connection.frame_deadline < now:
+            reason = f"its TLS handshake was not finished within {HANDSHAKE_SECONDS:g} s"
+            return CloseConnection(reason, CloseCause.HANDSHAKE)
         case ConnectionState.RECEIVING | ConnectionState.WAITING_FOR_MEMORY if 0 < connection.frame_deadline < now:
             return CloseConnection("its frame arrives too slowly", CloseCause.SLOW_FRAME)
     if config.connections_max_idle_ms < 0 or waited <= config.connections_max_idle_ms / 1000:

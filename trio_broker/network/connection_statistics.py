@@ -28,6 +28,7 @@ MUTED_BECAUSE = {
 }
 
 STAGES = {
+    ConnectionState.HANDSHAKING: ConnectionStage.HANDSHAKING,
     ConnectionState.IDLE: ConnectionStage.IDLE,
     ConnectionState.RECEIVING: ConnectionStage.RECEIVING,
     ConnectionState.WAITING_FOR_MEMORY: ConnectionStage.WAITING_FOR_MEMORY,

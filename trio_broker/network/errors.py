@@ -16,6 +16,10 @@ class CloseCause(enum.Enum):
     """What the client sent cannot be answered, and is none of the following."""
     TLS = "TLS"
     """A TLS handshake on a listener without TLS."""
+    HANDSHAKE = "TLS handshake failed"
+    """On a listener with TLS: not finished in time, or refused by either side."""
+    NO_TLS = "no TLS"
+    """Bytes that are no TLS on a listener with TLS."""
     HTTP = "HTTP"
     """An HTTP request."""
     UNSUPPORTED_VERSION = "unsupported version"
@@ -55,6 +59,17 @@ class CloseConnection(Exception):
         (docs/decisions/0048).
         """
         return CloseConnection(str(self), self.cause)
+
+
+class NotTls(CloseConnection):
+    """The first bytes of a connection on a listener with TLS are something else."""
+
+    def __init__(self, first_bytes: bytes) -> None:
+        super().__init__(
+            "not TLS: the client speaks without it, and this listener has security.protocol SSL or SASL_SSL",
+            CloseCause.NO_TLS,
+        )
+        self.first_bytes = first_bytes
 
 
 STOPPING = CloseConnection("the server is stopping", CloseCause.STOPPING)

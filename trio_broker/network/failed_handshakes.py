@@ -1,4 +1,5 @@
-"""The connections that failed before the client got anywhere: TLS or HTTP at a Kafka port, an unserved version.
+"""The connections that failed before the client got anywhere: TLS or HTTP at a port without, a failed TLS handshake, an
+unserved version.
 
 Such a client shows its user a timeout or nothing at all, so the broker's own record is where the cause can be found.
 Failures of one host at one listener with one cause are one entry with a count, so that a client that retries
@@ -19,7 +20,9 @@ MAX_FAILED_HANDSHAKES = 100
 MAX_TEXT_CHARACTERS = 300
 """Of a reason, which may hold what the client sent, and of a client id."""
 
-ALWAYS_FAILED = frozenset({CloseCause.TLS, CloseCause.HTTP, CloseCause.UNSUPPORTED_VERSION})
+ALWAYS_FAILED = frozenset(
+    {CloseCause.TLS, CloseCause.HANDSHAKE, CloseCause.NO_TLS, CloseCause.HTTP, CloseCause.UNSUPPORTED_VERSION}
+)
 
 FAILED_BEFORE_ANY_REQUEST = frozenset({CloseCause.REFUSED, CloseCause.TRUNCATED, CloseCause.SLOW_FRAME})
 """Causes that are failed handshakes only on a connection without a request that could be read."""

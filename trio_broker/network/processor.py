@@ -32,7 +32,7 @@ import logging
 import select
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
@@ -51,12 +51,12 @@ from trio_broker.concurrency.barrier import start_once
 from trio_broker.concurrency.turns import Turns, turns_of_loop
 from trio_broker.network.client_activity import VERSION_BITS
 from trio_broker.network.connection import Connection, ConnectionState, Reassign, frame_deadline
-from trio_broker.network.errors import STOPPING, CloseCause, CloseConnection
+from trio_broker.network.errors import STOPPING, CloseCause, CloseConnection, NotTls
 from trio_broker.network.handler_pool import HandlerPool
 from trio_broker.network.http_refusal import http_refusal, is_tls_handshake
 from trio_broker.network.request_channel import QueuedRequest, Reply, RequestChannel
 from trio_broker.network.request_memory_pool import SMALL_FRAME_BYTES, RequestMemoryPool
-from trio_broker.network.send import ColdRead, Pause, Sender, SendUnderWay
+from trio_broker.network.send import Pause, Sender, SendUnderWay
 from trio_broker.network.statistics import ProcessorStatistics
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.measurement import perf_counter_ns
@@ -91,6 +91,10 @@ makes the kernel send a reset, which may destroy the response on its way."""
 MAX_LOGGED_CHARACTERS = 300
 """Of a reason or a client id in the log: longer than any in use, and far from the 32 KiB that a client id may have."""
 
+MAX_HANDSHAKES = 1000
+"""Handshakes that have begun and are not finished, some 50 KB each. One that is done in a second is among them at 1,000
+new connections a second; past that the oldest gives way, which is that of a client that does not finish."""
+
 EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 """All that a connection may report; registered once."""
 
@@ -100,6 +104,8 @@ HALF_CLOSED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 """The end of the stream, or an error, comes after what can be read, and is reported only once."""
 
 IsServed: TypeAlias = Callable[[int, int], bool]
+AsyncWork: TypeAlias = Callable[[], Awaitable[Any]]
+GoOn: TypeAlias = Callable[[Connection, outcome.Outcome[Any]], None]
 
 
 @attrs.define(eq=False)
@@ -109,7 +115,8 @@ class ProcessorContext:
     ``assign`` takes a connection that moves, and the id of the Processor it should move to; ``closed`` is called for
     each connection that ended. Once ``stopping`` is set, connections that arrive or move are closed with it.
     ``admin_url`` is the address of the admin page, None without one. ``selectors`` says whether that of any Processor
-    has something to report; ``taking_turns`` are the Processors that have more than fits into one turn.
+    has something to report; ``taking_turns`` are the Processors that have more than fits into one turn. ``handshakes``
+    are the connections whose handshake has begun, the oldest first.
     """
 
     channel: RequestChannel
@@ -124,6 +131,7 @@ class ProcessorContext:
     admin_url: str | None = None
     selectors: select.poll = attrs.field(factory=select.poll)
     taking_turns: dict[Processor, None] = attrs.field(factory=dict)
+    handshakes: dict[Connection, None] = attrs.field(factory=dict)
 
 
 @attrs.define(eq=False)
@@ -245,6 +253,8 @@ class Processor:
                 self._reported.append(connection)
             elif connection.is_in_thread:
                 connection.was_reported = True
+            elif state is ConnectionState.HANDSHAKING and connection.is_readable:
+                self._reported.append(connection)
             elif state is ConnectionState.WAITING_FOR_READER:
                 connection.state = ConnectionState.SENDING
                 self.go_on_soon(connection)
@@ -362,6 +372,8 @@ class Processor:
         try:
             if state is ConnectionState.IDLE or state is ConnectionState.RECEIVING:
                 self._receive(connection)
+            elif state is ConnectionState.HANDSHAKING and not connection.is_in_thread:
+                self._shake_hands(connection)
             elif connection in self._under_way and not connection.is_in_thread:
                 self._send_on(connection)
         except Exception as error:
@@ -370,6 +382,10 @@ class Processor:
     def _fail(self, connection: Connection, error: Exception) -> None:
         """Close ``connection``, for which ``error`` is the reason or shows it."""
         match error:
+            case NotTls():
+                self._answer_http(connection, int.from_bytes(error.first_bytes, "big"), error)
+            case CloseConnection(cause=CloseCause.HANDSHAKE):
+                self._linger(connection, error)
             case CloseConnection():
                 self._close(connection, error)
             case WireError():
@@ -519,19 +535,21 @@ class Processor:
         elif pause is Pause.TURN:
             self.go_on_soon(connection)
         else:
-            assert self._nursery is not None, "connections are served while the Processor runs"
-            connection.is_in_thread, connection.was_reported = True, False
-            start_once(self._nursery, "cold read", partial(self._read_cold, connection, pause))
+            work = self._read_cold if pause.reads_disk else self._in_thread
+            self._hand_to_thread(connection, partial(work, pause.work), self._send_on)
 
-    async def _read_cold(self, connection: Connection, read: ColdRead) -> None:
-        """Do ``read``, which waits for the disk, in the one thread, and send on."""
-        self.cold_sends += 1
-        # Others that wait for the thread meanwhile overlap with this one: the thread's busy time counts once.
-        self.thread_busy_time.enter()
+    # ---- what a thread does for it
+
+    def _hand_to_thread(self, connection: Connection, work: AsyncWork, go_on: GoOn) -> None:
+        assert self._nursery is not None, "connections are served while the Processor runs"
+        connection.is_in_thread, connection.was_reported = True, False
+        start_once(self._nursery, "thread work", partial(self._await_thread, connection, work, go_on))
+
+    async def _await_thread(self, connection: Connection, work: AsyncWork, go_on: GoOn) -> None:
+        """Have ``work`` done in the one thread, and go on with what came of it."""
         self.busy_time.enter()
-        result: outcome.Outcome[Any] = await outcome.acapture(self._in_thread, read)
+        result: outcome.Outcome[Any] = await outcome.acapture(work)
         self.busy_time.exit()
-        self.thread_busy_time.exit()
         connection.is_in_thread = False
         if isinstance(result, outcome.Error) and not isinstance(result.error, Exception):
             result.unwrap()  # Cancelled: the Processor ends, and closes every connection.
@@ -539,12 +557,52 @@ class Processor:
             self._close(connection, connection.ending)
         else:
             try:
-                self._send_on(connection, result)
+                go_on(connection, result)
             except Exception as error:
                 self._fail(connection, error)
 
-    async def _in_thread(self, read: ColdRead) -> Any:
-        return await self.context.workers.run(read, limiter=self.thread)
+    async def _read_cold(self, read: Callable[[], Any]) -> Any:
+        self.cold_sends += 1
+        # Others that wait for the thread meanwhile overlap with this one: the thread's busy time counts once.
+        self.thread_busy_time.enter()
+        try:
+            return await self._in_thread(read)
+        finally:
+            self.thread_busy_time.exit()
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        return await self.context.workers.run(work, limiter=self.thread)
+
+    # ---- its handshake
+
+    def _shake_hands(self, connection: Connection) -> None:
+        """Go on with the handshake, whose step with the private key is the work of a thread."""
+        connection.is_readable = False
+        under_way = self.context.handshakes
+        if connection not in under_way and len(under_way) >= MAX_HANDSHAKES:
+            oldest = next(iter(under_way))
+            del under_way[oldest]
+            oldest.close_now(CloseConnection("its TLS handshake gave way to newer ones", CloseCause.HANDSHAKE))
+        under_way[connection] = None
+        work = partial(self._in_thread, connection.channel.handshake)
+        self._hand_to_thread(connection, work, self._shook_hands)
+
+    def _shook_hands(self, connection: Connection, result: outcome.Outcome[Any]) -> None:
+        """Wait for more of the handshake, or begin with the requests."""
+        try:
+            is_done = result.unwrap()
+        except BlockingIOError:
+            # It goes on at any report, such as that of room.
+            is_done, connection.is_readable = False, True
+        if is_done:
+            self.context.handshakes.pop(connection, None)
+            connection.principal = connection.channel.principal()
+            connection.state, connection.frame_deadline = ConnectionState.IDLE, 0.0
+        if connection.command is not None:
+            self.execute(connection, connection.command)
+        elif is_done or connection.was_reported:
+            connection.is_readable = True
+            self.go_on_soon(connection)
 
     def _responded(self, connection: Connection) -> None:
         """The response has left, or there is none: go on with the next request, or with a command."""
@@ -584,25 +642,36 @@ class Processor:
         """Close a connection with a malformed request, after a reply if the request looks like HTTP."""
         protocol = connection.protocol
         size = protocol.frame_bytes_expected if connection.header is None and protocol.is_frame_refused else None
-        reply = None if size is None else http_refusal(size, self.context.admin_url)
         if size is not None and is_tls_handshake(size):
             self._close(connection, CloseConnection("not Kafka's protocol: a TLS handshake", CloseCause.TLS))
-        elif reply is None:
-            self._close(connection, CloseConnection(f"not Kafka's protocol: {error}"))
         else:
-            try:
-                # Nothing was sent on this connection before, so the socket has room for these few bytes.
-                connection.channel.send(reply)
-                self._linger(connection, CloseConnection("not Kafka's protocol: an HTTP request", CloseCause.HTTP))
-            except OSError as gone:
-                self._close(connection, CloseConnection(f"connection lost: {gone}", CloseCause.PEER))
+            self._answer_http(connection, size, CloseConnection(f"not Kafka's protocol: {error}"))
+
+    def _answer_http(self, connection: Connection, size: int | None, otherwise: CloseConnection) -> None:
+        """Answer an HTTP request, whose first bytes are ``size``; anything else is closed for ``otherwise``."""
+        reply = None if size is None else http_refusal(size, self.context.admin_url)
+        if reply is None:
+            self._close(connection, otherwise)
+            return
+        try:
+            # Nothing was sent on this connection before, so the socket has room for these few bytes.
+            send = connection.sock.send if isinstance(otherwise, NotTls) else connection.channel.send
+            send(reply)
+        except OSError as gone:
+            self._close(connection, CloseConnection(f"connection lost: {gone}", CloseCause.PEER))
+        else:
+            self._linger(connection, CloseConnection("not Kafka's protocol: an HTTP request", CloseCause.HTTP))
 
     def _linger(self, connection: Connection, reason: CloseConnection) -> None:
         """Close the sending side, and ``connection`` as soon as its client has closed the other, or does not."""
         assert self._nursery is not None, "connections are served while the Processor runs"
         connection.state = ConnectionState.SENDING
         self._selector.unregister(connection.sock)
-        connection.channel.close_write()
+        try:
+            connection.channel.close_write()
+        except OSError:
+            self._close(connection, reason)
+            return
         start_once(self._nursery, "lingering connection", partial(self._close_after_client, connection, reason))
 
     async def _close_after_client(self, connection: Connection, reason: CloseConnection) -> None:
@@ -630,6 +699,7 @@ class Processor:
             connection.ending = connection.ending or reason
             return
         self.context.memory_pool.withdraw(connection)
+        self.context.handshakes.pop(connection, None)
         request = connection.request
         # A request that a handler has, or will have, holds its bytes until that replies, if only to nobody.
         if connection.state is not ConnectionState.IN_FLIGHT or (request and self.context.channel.withdraw(request)):

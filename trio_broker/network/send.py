@@ -2,8 +2,8 @@
 
 A send is always tried at once, since a socket usually has room. Small pieces are joined, so that a small response is
 one call and one packet. What the socket does not take at once is sent by a generator, which yields what must happen
-before it can go on: room in the socket, a turn of the others, or a read of the disk in a thread. The Processor resumes
-it then.
+before it can go on: room in the socket, a turn of the others, or work of a thread, which reads the disk or seals bytes.
+The Processor resumes it then.
 
 A region is sent in windows. Before each, a few of its pages are probed with ``preadv`` and ``RWF_NOWAIT``, which fails
 instead of reading the disk. A window in the page cache is sent on the event loop, at the speed of memory; any other is
@@ -57,10 +57,15 @@ class Pause(enum.Enum):
     """Nothing; the other connections have their turn."""
 
 
-ColdRead: TypeAlias = Callable[[], Any]
-"""Work that reads the disk, for the Processor's thread. Its result or its OSError is sent back into the generator."""
+@attrs.frozen
+class ThreadWork:
+    """Work for the Processor's thread. Its result or its OSError is sent back into the generator."""
 
-SendUnderWay: TypeAlias = Generator[Pause | ColdRead, Any, None]
+    work: Callable[[], Any]
+    reads_disk: bool
+
+
+SendUnderWay: TypeAlias = Generator[Pause | ThreadWork, Any, None]
 
 
 @attrs.define(eq=False)
@@ -130,8 +135,11 @@ class Sender:
         channel, left = connection.channel, join_small(pieces)
         turn_end = connection.bytes_out + WINDOW_BYTES
         while left:
+            window = first_bytes(left[:IOV_PIECES], WINDOW_BYTES)
+            send = partial(channel.send_gathered, window, flags)
+            is_light = sum(map(len, window)) <= channel.loop_bytes
             try:
-                sent = channel.send_gathered(first_bytes(left[:IOV_PIECES], WINDOW_BYTES), flags)
+                sent: int = send() if is_light else (yield ThreadWork(send, reads_disk=False))
             except BlockingIOError:
                 yield Pause.ROOM
                 continue
@@ -156,9 +164,11 @@ class Sender:
             # After a cold send the rest of the window is probed again: the thread has read ahead further than the
             # socket took.
             cached = cached or region.is_cached(position, window_end - position)
-            send = partial(channel.send_region, region, position, window_end - position, is_cached=cached)
+            size = window_end - position
+            send = partial(channel.send_region, region, position, size, is_cached=cached)
+            is_light = cached and size <= channel.loop_bytes
             try:
-                sent: int = send() if cached else (yield send)
+                sent: int = send() if is_light else (yield ThreadWork(send, reads_disk=not cached))
             except BlockingIOError:
                 yield Pause.ROOM
                 continue
@@ -185,7 +195,7 @@ def joined_cached(chunks: Sequence[Chunk]) -> bytes | None:
     return b"".join(pieces)
 
 
-def read_region(region: FileRegion) -> Generator[ColdRead, Any, bytes | bytearray]:
+def read_region(region: FileRegion) -> Generator[ThreadWork, Any, bytes | bytearray]:
     """Read a region that is too small to be worth a ``sendfile``.
 
     Raises:
@@ -193,7 +203,7 @@ def read_region(region: FileRegion) -> Generator[ColdRead, Any, bytes | bytearra
     """
     if (cached := region.read_cached()) is not None:
         return cached
-    data: bytes = yield region.read
+    data: bytes = yield ThreadWork(region.read, reads_disk=True)
     if len(data) < region.size:
         raise ShortRegion(f"a file ended {region.size - len(data)} bytes before what was promised")
     return data

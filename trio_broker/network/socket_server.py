@@ -24,18 +24,18 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 import attrs
 import trio
 
-from kafka_wire.frame_receiver import FrameReceiver
 from trio_broker.common.busy_time import Utilization
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.concurrency.barrier import Backoff, Barrier, start_background
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Accept, Acceptor, Listener, accept_from, listen
 from trio_broker.network.channel import PlaintextChannel
-from trio_broker.network.connection import Connection, Reassign, reason_to_close
+from trio_broker.network.connection import Connection, Reassign, new_connection, reason_to_close
 from trio_broker.network.connection_quotas import ConnectionQuotas
 from trio_broker.network.departed_clients import DepartedClients
 from trio_broker.network.errors import STOPPING, CloseConnection
@@ -46,6 +46,7 @@ from trio_broker.network.processor import IsServed, Processor, ProcessorContext
 from trio_broker.network.request_channel import ConnectionInfo, RequestChannel
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.statistics import SocketServerStatistics
+from trio_broker.network.tls_channel import SslFactory, TlsChannel
 from trio_broker.network.unread_requests import UnreadRequests
 from trio_broker.runtime.clock import Clock, SystemClock
 from trio_broker.runtime.measurement import perf_counter_ns
@@ -72,7 +73,7 @@ class SocketServer:
     """Serves ``handle`` on ``listeners``.
 
     ``is_served(api_key, version)`` says which requests ``handle`` may be asked; any other ends its connection.
-    ``before_accept`` raises OSError while accepting has to pause.
+    ``before_accept`` raises OSError while accepting has to pause. ``tls`` has those listeners by name that speak TLS.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class SocketServer:
         workers: Workers | None = None,
         accept: Accept = accept_from,
         before_accept: Callable[[], object] = lambda: None,
+        tls: Mapping[str, SslFactory] = MappingProxyType({}),
     ) -> None:
         self.listeners = tuple(listeners)
         self.config = attrs.evolve(config or SocketServerConfig())  # ours: ``reconfigure`` changes it in place
@@ -112,6 +114,7 @@ class SocketServer:
             self._assign,
             self._connection_closed,
         )
+        self._tls = tls
         self._accept = accept
         self._before_accept = before_accept
         self._acceptors: list[Acceptor] = []
@@ -329,9 +332,9 @@ class SocketServer:
         )
 
     def _make_connection(self, sock: socket.socket, info: ConnectionInfo) -> Connection:
-        return Connection(
-            PlaintextChannel(sock), info, FrameReceiver(self.config.socket_request_max_bytes), self.clock.monotonic()
-        )
+        tls = self._tls.get(info.listener_name)
+        channel = PlaintextChannel(sock) if tls is None else TlsChannel(sock, tls)
+        return new_connection(channel, info, self.config.socket_request_max_bytes, self.clock.monotonic())
 
     def connections(self) -> Iterator[Connection]:
         """Every connection; they may come and go meanwhile."""

@@ -122,6 +122,8 @@ class SocketServerStatistics:
 class ConnectionStage(enum.Enum):
     """Where a connection stands on the way of a request through the broker, in the order of that way."""
 
+    HANDSHAKING = "handshaking"
+    """Agreeing on keys, before the first request."""
     IDLE = "idle"
     """Between two requests."""
     UNREAD = "unread"

@@ -90,6 +90,10 @@ class FileRegion(Protocol):
         """As ``read``, without waiting for the disk; None where it would have to wait, or the region is short."""
         ...
 
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes of the file from ``position``, fewer where it ends."""
+        ...
+
     def is_cached(self, position: int, size: int) -> bool:
         """Whether ``size`` bytes of the file from ``position`` seem to be in memory; False where nobody can tell."""
         ...

@@ -138,6 +138,9 @@ class RealFileRegion:
             return None  # not in the page cache, or a file system without RWF_NOWAIT
         return buffer if count == self.size else None
 
+    def read_at(self, position: int, size: int) -> bytes:
+        return self.file.read(size, position)
+
     def is_cached(self, position: int, size: int) -> bool:
         if not RWF_NOWAIT:
             return False

@@ -156,6 +156,9 @@ class SimulatedFileRegion:
             return None
         return content if len(content) == self.size else None
 
+    def read_at(self, position: int, size: int) -> bytes:
+        return self.file.read(size, position)
+
     def is_cached(self, position: int, size: int) -> bool:
         faults = self.file.process.volume.faults
         return not faults.happens(faults.cold_reads, self.file.path)

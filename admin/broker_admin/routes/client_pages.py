@@ -54,6 +54,7 @@ class StageTitle:
 
 
 STAGE_TITLES: Mapping[ConnectionStage, StageTitle] = {
+    ConnectionStage.HANDSHAKING: StageTitle("handshaking", "agree on TLS before the first request"),
     ConnectionStage.IDLE: StageTitle("idle", "between two requests"),
     ConnectionStage.UNREAD: StageTitle(
         "waits in its socket", "sends faster than one request at a time is served", is_held_back=True

@@ -1,0 +1,321 @@
+"""Bytes under TLS: OpenSSL between two buffers in memory, and the socket behind them.
+
+    socket ─▶ _incoming ─▶ SSLObject ─▶ receive_into          send ─▶ SSLObject ─▶ _outgoing ─▶ _unsent ─▶ socket
+
+Nothing is made for a connection before its first bytes are there. If they are no TLS, ``handshake`` raises NotTls, and
+no TLS error is sent to a client that could not read it.
+
+Sealed bytes are sent before others are sealed, so that a client that reads slowly holds ``SEAL_BYTES`` and no more. A
+client that makes this side answer, by renewing keys without end, and reads nothing of that is closed.
+
+Renegotiation is refused, session tickets are not sent: Kafka's clients do not resume, and a ticket is a packet.
+
+Source: Kafka's SslTransportLayer; RFC 8446 5.1 for the first bytes; docs/decisions/0106.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Protocol, cast
+
+import attrs
+
+from trio_broker.network.channel import ByteChunk
+from trio_broker.network.errors import CloseCause, CloseConnection, NotTls
+from trio_broker.runtime.disk import FileRegion
+from trio_broker.security.kafka_principal import KafkaPrincipal
+
+LOOP_BYTES: Final = 64 * 1024
+"""At most this much is sealed on the event loop, some 25 µs of it; a hop to a thread costs twice that."""
+
+SEAL_BYTES: Final = 128 * 1024
+"""Sealed and sent at a time: what is sealed and does not fit into the socket is held for as long as it takes."""
+
+RECEIVE_BYTES: Final = 64 * 1024
+"""Received from the socket at a time."""
+
+READ_BYTES: Final = 256 * 1024
+"""Opened in one call of ``receive_into``, so that a fast sender does not keep the event loop: 0.1 ms."""
+
+MAX_CONTROL_BYTES: Final = 16 * 1024
+"""Of answers to a client's key updates and the like that it does not read: each has some 30 bytes."""
+
+SHORTEST_REQUEST_BYTES: Final = 36
+"""The sealed bytes of the shortest request under TLS 1.3. A note that the peer closes is shorter."""
+
+HANDSHAKE_BYTE: Final = 0x16
+"""The first byte of every TLS connection: the type of a handshake record."""
+
+
+class SslFactory(Protocol):
+    """What a listener has for its handshakes: the present keys and certificates, and the rules for names."""
+
+    @property
+    def context(self) -> ssl.SSLContext: ...
+
+    def principal(self, certificate: bytes | None) -> KafkaPrincipal:
+        """Return who has shown a certificate, in DER, or none."""
+        ...
+
+
+@attrs.define(eq=False, init=False)
+class TlsChannel:
+    """See ``Channel``. The factory is asked when the handshake begins, so that its context is the present one."""
+
+    sock: socket.socket
+    receive_into: Callable[[memoryview], int]
+    send: Callable[[ByteChunk], int]
+    has_pending: bool
+    needs_handshake: bool
+    loop_bytes: int
+    _factory: SslFactory
+    _tls: ssl.SSLObject | None
+    _incoming: ssl.MemoryBIO
+    _outgoing: ssl.MemoryBIO
+    _is_drained: bool
+    """Whether the latest read has emptied the socket."""
+    _unsent: memoryview
+    _sealed_bytes: int
+    """Of the bytes that are sent next: how many are sealed already."""
+
+    def __init__(self, sock: socket.socket, factory: SslFactory) -> None:
+        self.sock, self._factory = sock, factory
+        # Bound here, as those of a plain channel are.
+        self.receive_into, self.send = self._receive, self._send
+        self.has_pending, self.needs_handshake = False, True
+        self.loop_bytes = LOOP_BYTES
+        self._tls = None
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._is_drained = False
+        self._unsent, self._sealed_bytes = memoryview(b""), 0
+
+    # --- the handshake ---
+
+    def handshake(self) -> bool:
+        """Go on with the handshake as far as the peer's bytes are there; return whether it is done.
+
+        Raises:
+            BlockingIOError: the socket has no room for this side's.
+            NotTls: the first bytes are something else.
+            CloseConnection: it failed, for the reason given. The peer has been sent the alert.
+            OSError: the connection is gone.
+        """
+        while True:
+            if self._tls is not None:
+                is_done = self._step(self._tls)
+                if not self._flush():
+                    raise BlockingIOError
+                if is_done:
+                    # A request may have come in the packet that ended the handshake.
+                    self.needs_handshake, self.has_pending = False, True
+                    return True
+            try:
+                is_open = self._receive_sealed()
+            except BlockingIOError:
+                return False
+            if not is_open:
+                raise CloseConnection("closed by the client in the middle of the TLS handshake", CloseCause.HANDSHAKE)
+
+    def principal(self) -> KafkaPrincipal:
+        assert self._tls is not None, "the handshake is done"
+        return self._factory.principal(self._tls.getpeercert(binary_form=True))
+
+    def _step(self, tls: ssl.SSLObject) -> bool:
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            with suppress(OSError):
+                self._flush()
+            raise CloseConnection(f"its TLS handshake failed: {failure_text(error)}", CloseCause.HANDSHAKE) from None
+        return True
+
+    # --- receiving ---
+
+    def _receive(self, buffer: memoryview) -> int:
+        """Fill ``buffer`` as far as bytes are there.
+
+        Raises:
+            BlockingIOError: there are none.
+            CloseConnection: what came is broken.
+            OSError: the connection is gone.
+        """
+        assert self._tls is not None, "the handshake is done"
+        target = buffer[:READ_BYTES]
+        count = 0
+        while count < len(target):
+            if not self.has_pending:
+                try:
+                    self.has_pending = True
+                    self._receive_sealed()
+                except BlockingIOError:
+                    self.has_pending = False
+                    if count:
+                        break
+                    raise
+            try:
+                # With a buffer it returns a count.
+                count += cast(int, self._tls.read(len(target) - count, target[count:]))
+                self.has_pending = self._incoming.pending > 0 or self._tls.pending() > 0
+            except ssl.SSLWantReadError:
+                self.has_pending = False
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                # The end, which the next call finds again.
+                self.has_pending = True
+                break
+            except ssl.SSLError as error:
+                raise CloseConnection(f"its TLS records are broken: {failure_text(error)}") from None
+            if count and not self.has_pending and self._is_drained:
+                break
+        else:
+            # There may be more in the socket, which has reported it already.
+            self.has_pending = True
+        self._send_control()
+        return count
+
+    def _receive_sealed(self) -> bool:
+        """Take what the socket has; return whether the stream goes on.
+
+        Raises:
+            BlockingIOError: it has nothing.
+            NotTls: they are the first bytes, and no TLS.
+        """
+        data = self.sock.recv(RECEIVE_BYTES)
+        self._is_drained = len(data) < RECEIVE_BYTES
+        if not data:
+            self._incoming.write_eof()
+            return False
+        if self._tls is None:
+            if data[0] != HANDSHAKE_BYTE:
+                raise NotTls(data[:4])
+            self._tls = self._factory.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._incoming.write(data)
+        return True
+
+    def _send_control(self) -> None:
+        """Send what TLS itself has to say while requests are received.
+
+        Raises:
+            CloseConnection: the peer does not read it.
+        """
+        if self._outgoing.pending and not self._flush() and self._outgoing.pending > MAX_CONTROL_BYTES:
+            raise CloseConnection("it does not read what TLS answers")
+
+    # --- sending ---
+
+    def _send(self, data: ByteChunk) -> int:
+        assert self._tls is not None, "the handshake is done"
+        left = memoryview(data)
+        sent = 0
+        assert self._sealed_bytes <= len(left), f"{self._sealed_bytes} bytes are sealed of {len(left)}"
+        while sent < len(left):
+            if not self._sealed_bytes:
+                self._sealed_bytes = self._tls.write(left[sent : sent + SEAL_BYTES])
+            if not self._flush():
+                if not sent:
+                    raise BlockingIOError
+                break
+            sent += self._sealed_bytes
+            self._sealed_bytes = 0
+        return sent
+
+    def send_gathered(self, pieces: Sequence[ByteChunk], flags: int) -> int:
+        """See ``Channel``; the flags are of packets, and nothing under TLS."""
+        sent = 0
+        for piece in pieces:
+            try:
+                count = self._send(piece)
+            except BlockingIOError:
+                if not sent:
+                    raise
+                break
+            sent += count
+            if count < len(piece):
+                break
+        return sent
+
+    def send_region(self, region: FileRegion, position: int, size: int, *, is_cached: bool) -> int:
+        sent = 0
+        while sent < size:
+            data = region.read_at(position + sent, min(SEAL_BYTES, size - sent))
+            try:
+                count = self._send(data)
+            except BlockingIOError:
+                if not sent:
+                    raise
+                break
+            sent += count
+            if count < len(data) or not data:
+                break
+        return sent
+
+    def _flush(self) -> bool:
+        """Send what is sealed; return whether all of it has left."""
+        while self._unsent or self._outgoing.pending:
+            if not self._unsent:
+                self._unsent = memoryview(self._outgoing.read())
+            try:
+                self._unsent = self._unsent[self.sock.send(self._unsent) :]
+            except BlockingIOError:
+                return False
+        return True
+
+    # --- the end ---
+
+    def close_write(self) -> None:
+        self._say_goodbye()
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def peer_is_gone(self) -> bool:
+        try:
+            ahead = self.sock.recv(SHORTEST_REQUEST_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        # One that closes properly says so first.
+        return not ahead or (len(ahead) < SHORTEST_REQUEST_BYTES and not self.has_pending and is_half_closed(self.sock))
+
+    def close(self) -> None:
+        self._say_goodbye()
+        self.sock.close()
+
+    def _say_goodbye(self) -> None:
+        """Tell the peer that this is the end and nothing was cut off, if there is room for that."""
+        if not self.needs_handshake and self._tls is not None and not self._sealed_bytes:
+            with suppress(OSError):
+                self._tls.unwrap()
+            with suppress(OSError):
+                self._flush()
+
+
+def is_half_closed(sock: socket.socket) -> bool:
+    """Whether the peer sends no more than what is there."""
+    poll = select.poll()
+    poll.register(sock, select.POLLRDHUP)
+    return bool(poll.poll(0))
+
+
+REASONS: Final = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, and ssl.client.auth is required here",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust this broker's certificate (unknown CA)",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept this broker's certificate (its CA, its names or its dates)",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not accept this broker's certificate (its CA, its names or its dates)",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it says that this broker's certificate has expired",
+    "UNSUPPORTED_PROTOCOL": "it offers no version of TLS that is enabled here (ssl.enabled.protocols)",
+    "NO_SHARED_CIPHER": "it offers no cipher that is enabled here (ssl.cipher.suites)",
+}
+"""By OpenSSL's name of the error, in the words of who has to mend it."""
+
+
+def failure_text(error: ssl.SSLError) -> str:
+    """Why TLS failed, in one line."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    reason = error.reason or error.strerror or str(error)
+    return REASONS.get(reason, reason.replace("_", " ").lower())
