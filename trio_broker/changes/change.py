@@ -59,6 +59,8 @@ class ChangedResource(enum.Enum):
     GROUP = "group"
     CLIENT_METRICS = "client-metrics"
     """A subscription to metrics of clients."""
+    ACL = "acl"
+    """An access control entry, named by what it says."""
     TRANSACTION = "transaction"
     """Named by its transactional id, or by its producer if no coordinator knew it."""
 

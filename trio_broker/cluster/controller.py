@@ -19,6 +19,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import RemoveTopicRecord
+from trio_broker.cluster.acl_control import decide_acl_deletions, decide_new_acls
 from trio_broker.cluster.alter_partition import Altered, PartitionAlteration, decide_alterations
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat, BrokerHeartbeatManager
 from trio_broker.cluster.broker_liveness import (
@@ -59,6 +60,7 @@ from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import InTurns, list_in_turns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.runtime.runtime import Runtime
+from trio_broker.security.standard_acl import AclFilter, StandardAcl
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -275,6 +277,14 @@ class Controller:
             )
 
         return (await self.operations.carry_out(decide))[0]
+
+    async def create_acls(self, acls: Sequence[StandardAcl]) -> list[StandardAcl | KafkaError]:
+        decisions = partial(decide_new_acls, acls=acls, random=self._runtime.random)
+        return (await self.operations.carry_out(lambda: list_in_turns(decisions(self.image)), is_recorded=True))[0]
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[Sequence[StandardAcl] | KafkaError]:
+        decisions = partial(decide_acl_deletions, filters=filters)
+        return (await self.operations.carry_out(lambda: list_in_turns(decisions(self.image)), is_recorded=True))[0]
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
         finalized = await self.operations.decide(

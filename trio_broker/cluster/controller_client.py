@@ -29,6 +29,7 @@ from trio_broker.cluster.producer_ids import ProducerIdBlock
 from trio_broker.cluster.quorum_info import QuorumInfo
 from trio_broker.cluster.replication_control import CreatedTopic, NewPartitions, NewTopic, TopicTarget
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.security.standard_acl import AclFilter, StandardAcl
 
 
 @attrs.frozen
@@ -127,6 +128,18 @@ class ControllerApi(ControllerClient, Protocol):
         self, reassignments: Sequence[Reassignment], *, allow_replication_factor_change: bool
     ) -> list[KafkaError | None]:
         """Assign each partition its replicas; results in the order of ``reassignments``."""
+        ...
+
+    async def create_acls(self, acls: Sequence[StandardAcl]) -> list[StandardAcl | KafkaError]:
+        """Create each access control entry that there is not yet; results in the order of ``acls``.
+
+        Raises:
+            KafkaError: INVALID_REQUEST: they are too many.
+        """
+        ...
+
+    async def delete_acls(self, filters: Sequence[AclFilter]) -> list[Sequence[StandardAcl] | KafkaError]:
+        """Remove the access control entries that each filter matches; they, in the order of ``filters``."""
         ...
 
     async def allocate_producer_ids_to(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:

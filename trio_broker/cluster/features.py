@@ -120,8 +120,8 @@ def require_supported(image: MetadataImage) -> None:
     """Refuse a cluster for which a newer version has promised what this one would not do.
 
     Raises:
-        MetadataLogUnusable: the level of a feature is not among those of this broker, or there are access control
-            entries or quotas, which it would pass over.
+        MetadataLogUnusable: the level of a feature is not among those of this broker, or there are quotas, which it
+            would pass over.
     """
     beyond = [
         f"{name} is {level}, and this version knows {supported.low} to {supported.high}"

@@ -1,5 +1,5 @@
 """What one batch of metadata records changes, as the change log has it: topics, and settings of topics, groups and
-client metrics.
+client metrics, and access control entries.
 
 Settings of brokers are not here: what counts of them is the effective value, which ``BrokerConfig`` knows. Of other
 brokers their decommission is, since a broker takes its own journal along.
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 
+from kafka_wire.stored.metadata import AccessControlEntryRecord
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import differences
+from trio_broker.cluster.acl_control import acl_of, acl_records
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import (
     ConfigResource,
@@ -52,6 +54,7 @@ def made_changes(
         if resource.type is ConfigResourceType.BROKER and resource != own_settings
         if (is_leaving := is_leaving_in(image, resource)) != is_leaving_in(delta.image, resource)
     ]
+    made += yield from acls_changed(acl_records(delta.image), acl_records(image))
     for topic in delta.deleted_topics:
         yield
         made.append(topic_deleted(topic.name, len(topic.partitions)))
@@ -78,6 +81,23 @@ def setting_change(resource: ConfigResource, texts: ValueChange, config: BrokerC
     inherited = shown_value(key, key.default if key.broker_key is None else config.value(key.broker_key))
     old, new = (inherited if text is None else text for text in (texts.old, texts.new))
     return ValueChange(texts.name, old, new)
+
+
+def acls_changed(
+    before: Mapping[bytes, AccessControlEntryRecord], after: Mapping[bytes, AccessControlEntryRecord]
+) -> Generator[None, None, list[MadeChange]]:
+    """The access control entries that are gone or new. Yields after each."""
+    made: list[MadeChange] = []
+    if before is not after:
+        for records, others, action in (
+            (before, after, ChangeAction.DELETED),
+            (after, before, ChangeAction.CREATED),
+        ):
+            for acl_id, record in records.items():
+                if acl_id not in others:
+                    made.append(MadeChange(action, ChangedResource.ACL, str(acl_of(record))))
+                yield
+    return made
 
 
 def is_leaving_in(image: MetadataImage, broker: ConfigResource) -> bool:
