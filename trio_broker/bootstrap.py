@@ -25,6 +25,8 @@ import trio
 from kafka_wire.primitives import NO_BROKER_EPOCH
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.acl_control import acl_records
+from trio_broker.cluster.acl_publisher import AclPublisher
 from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
 from trio_broker.cluster.assignments_manager import AssignmentsManager
 from trio_broker.cluster.broker_clients import BrokerClients, client_id_of
@@ -58,6 +60,7 @@ from trio_broker.cluster.stored_controller_locator import StoredControllerLocato
 from trio_broker.cluster.stored_metadata import require_own_metadata
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import background_nursery, start_background
+from trio_broker.config.authorizer_config import NO_AUTHORIZER, AuthorizerConfig, principals_of
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, inter_broker_listener
 from trio_broker.config.log_config import LogConfig
@@ -79,6 +82,7 @@ from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.randomness import random_uuid
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.workers import Workers
+from trio_broker.security.standard_authorizer import StandardAuthorizer
 from trio_broker.storage import partition_metadata
 from trio_broker.storage.errors import is_shortage
 from trio_broker.storage.log_directory import clean_shutdown_epoch
@@ -271,9 +275,17 @@ class Opening:
             start_background(self.nursery, "questions to other brokers", asked_by_people.run)
             cluster_events = ClusterEvents(node.node_id, runtime.clock, self.shared.store.controller)
         partitions = BrokerMetadataPublisher(replicas, config, metadata_faults, assignments)
+        authorizer = configured_authorizer(config.authorizer)
         async with controller.loader.lock:
             # In this order: the coordinators find the partitions of a new topic open.
             publisher.subscribers = (partitions, groups, transactions)
+            if authorizer is not None:
+                # First of all: what is denied is denied before anything else follows.
+                acls = AclPublisher(authorizer)
+                acls.follow(MetadataImage(), metadata_cache.image)
+                publisher.subscribers = (acls, *publisher.subscribers)
+            elif ignored := len(acl_records(metadata_cache.image)):
+                log.warning("%d access control entries have no effect: authorizer.class.name is empty", ignored)
             if cluster_events is not None:
                 publisher.subscribers = (*publisher.subscribers, cluster_events)
             await partitions.apply_image(metadata_cache.image)
@@ -299,6 +311,7 @@ class Opening:
             metadata_faults=metadata_faults,
             log_dir_failures=LogDirFailureHandler(self.metadata.metadata_log, replicas, membership.lifecycle),
             producer_ids=producer_ids,
+            authorizer=authorizer,
             groups=groups,
             markers=markers,
             transactions=transactions,
@@ -355,6 +368,15 @@ class Opening:
         )
         await controller.loader.wait_loaded(membership.broker_epoch + 1)
         return membership
+
+
+def configured_authorizer(config: AuthorizerConfig) -> StandardAuthorizer | None:
+    """The authorizer that the settings ask for, without any entry; None where everybody may do everything."""
+    if config.authorizer_class_name == NO_AUTHORIZER:
+        return None
+    return StandardAuthorizer(
+        principals_of(config.super_users), allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found
+    )
 
 
 async def live(lifecycle: BrokerLifecycleManager, faults: MetadataFaults) -> None:

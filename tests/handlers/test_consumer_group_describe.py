@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_wire.acl import ResourceType
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups, consumer_group
 from trio_broker.handlers.consumer_group_describe import consumer_group_describe, error_response
-from trio_broker.handlers.support.authorized_operations import ALL_GROUP_OPERATIONS
+from trio_broker.handlers.support.authorized_operations import ALL_OPERATIONS
 
 VERSIONS = range(2)
 NOT_ASKED_FOR = -(2**31)
@@ -43,7 +44,10 @@ async def test_what_is_no_consumer_group_is_error_69_with_a_reason(version):
 async def test_operations_are_reported_when_asked_for(version):
     [asked] = await describe(version, "g", asked=True)
     [silent] = await describe(version, "g")
-    assert (asked.authorized_operations, silent.authorized_operations) == (ALL_GROUP_OPERATIONS, NOT_ASKED_FOR)
+    assert (asked.authorized_operations, silent.authorized_operations) == (
+        ALL_OPERATIONS[ResourceType.GROUP],
+        NOT_ASKED_FOR,
+    )
 
 
 def test_a_refusal_is_reported_for_every_group():

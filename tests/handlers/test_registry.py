@@ -73,7 +73,7 @@ def test_two_handlers_for_one_api_are_a_mistake():
     unused: Any = None
 
     with pytest.raises(AssertionError, match="PRODUCE has a handler already"):
-        handles(ProduceRequest, error_response=unused)(another)
+        handles(ProduceRequest, error_response=unused, requires=[])(another)
 
 
 def test_every_module_beside_the_support_is_a_handler():

@@ -15,6 +15,8 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.headers import RequestHeader, read_response_header, request_header
 from kafka_wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from trio_broker.cluster.controller_channel import NotController
+from trio_broker.cluster.kafka_principal_serde import serialized_principal
+from trio_broker.security.kafka_principal import KafkaPrincipal
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +35,13 @@ class RequestNotReadable(KafkaError):
     code = ErrorCode.UNSUPPORTED_VERSION
 
 
-def enveloped(header: RequestHeader, body: bytes | memoryview, client_host: str) -> EnvelopeRequest:
-    """A request in an envelope. Nobody has logged in, so there is no principal."""
+def enveloped(
+    header: RequestHeader, body: bytes | memoryview, client_host: str, principal: KafkaPrincipal | None = None
+) -> EnvelopeRequest:
+    """A request in an envelope; without a ``principal`` this broker asks for itself."""
     return EnvelopeRequest(
         request_data=b"".join((request_header(header), body)),
-        request_principal=None,
+        request_principal=None if principal is None else serialized_principal(principal),
         client_host_address=ipaddress.ip_address(client_host).packed,
     )
 

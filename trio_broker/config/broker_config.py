@@ -23,6 +23,7 @@ from typing import Any
 import attrs
 
 from trio_broker.config.alert_config import AlertConfig
+from trio_broker.config.authorizer_config import AuthorizerConfig
 from trio_broker.config.config_key import ConfigKey, UpdateMode
 from trio_broker.config.consistency import check_broker_consistency
 from trio_broker.config.entries import (
@@ -85,6 +86,7 @@ class BrokerConfig:
 
     node: NodeConfig
     metadata_store: MetadataStoreConfig
+    authorizer: AuthorizerConfig
     alerts: AlertConfig
     socket_server: SocketServerConfig
     request: RequestConfig
@@ -432,6 +434,7 @@ class BrokerConfig:
         self._checked = None
         self.node = checked.sections["Node"]
         self.metadata_store = checked.sections["Metadata store"]
+        self.authorizer = checked.sections["Authorisation"]
         self.alerts = checked.sections["Alerts"]
         self.socket_server = checked.sections[LISTENERS_SUBJECT]
         self.request = checked.sections["Topics and requests"]

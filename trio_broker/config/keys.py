@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from trio_broker.config.alert_config import AlertConfig
+from trio_broker.config.authorizer_config import AuthorizerConfig
 from trio_broker.config.config_key import ConfigKey, group_keys_of, keys_of, topic_keys_of
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.keys_without_effect import BROKER_KEYS_WITHOUT_EFFECT, GROUP_KEYS_WITHOUT_EFFECT
@@ -31,6 +32,7 @@ LISTENERS_SUBJECT = "Listeners and connections"
 SETTINGS: Mapping[str, type] = {
     "Node": NodeConfig,
     "Metadata store": MetadataStoreConfig,
+    "Authorisation": AuthorizerConfig,
     "Alerts": AlertConfig,
     LISTENERS_SUBJECT: SocketServerConfig,
     "Topics and requests": RequestConfig,

@@ -256,7 +256,6 @@ _BROKER_NAMES: Names = {
         ssl.truststore.type
     """,
     (ConfigType.STRING, UpdateMode.READ_ONLY): """
-        authorizer.class.name
         metadata.log.dir
         metrics.recording.level
         remote.log.metadata.manager.class.name

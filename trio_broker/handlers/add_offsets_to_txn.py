@@ -15,6 +15,7 @@ from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import READ_GROUP, WRITE_TRANSACTIONAL_ID, for_group, for_transactional_id
 from trio_broker.handlers.support.transactions import in_version
 
 FENCED_SINCE_VERSION: Final = 2
@@ -24,7 +25,11 @@ def error_response(request: AddOffsetsToTxnRequest, error: KafkaError) -> AddOff
     return AddOffsetsToTxnResponse(error_code=error.code)
 
 
-@handles(AddOffsetsToTxnRequest, error_response=error_response)
+@handles(
+    AddOffsetsToTxnRequest,
+    error_response=error_response,
+    requires=[for_transactional_id(WRITE_TRANSACTIONAL_ID), for_group(READ_GROUP)],
+)
 def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddOffsetsToTxnResponse]:
     """Add the partition of the group."""
     services = context.services

@@ -24,7 +24,6 @@ from kafka_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.common.topic_names import is_internal_topic
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps
@@ -32,6 +31,7 @@ from trio_broker.concurrency.yield_budget import YieldBudget, list_in_turns
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, InHandler
 from trio_broker.handlers.support.transactions import in_version
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 
@@ -85,10 +85,19 @@ def results(
     return answers
 
 
-@handles(AddPartitionsToTxnRequest, error_response=error_response)
+@handles(
+    AddPartitionsToTxnRequest,
+    error_response=error_response,
+    requires=[
+        InHandler([CLUSTER_ACTION], "of brokers, the request: CLUSTER_AUTHORIZATION_FAILED"),
+        InHandler([WRITE_TRANSACTIONAL_ID], "all partitions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        InHandler([WRITE_TOPIC], "its partitions: TOPIC_AUTHORIZATION_FAILED, and all others OPERATION_NOT_ATTEMPTED"),
+    ],
+)
 def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: Context) -> Steps[AddPartitionsToTxnResponse]:
     """Add the partitions of each transaction, or say which of them it has."""
     if context.version < BATCHED_SINCE_VERSION:
+        context.require(WRITE_TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
             producer_id=request.v3_and_below_producer_id,
@@ -96,6 +105,7 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: Context) 
             topics=request.v3_and_below_topics,
         )
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from outcome(transaction, context)))
+    context.require(CLUSTER_ACTION)
     budget = YieldBudget()
     outcomes = []
     for transaction in request.transactions:
@@ -112,7 +122,7 @@ def outcome(transaction: AddPartitionsToTxnTransaction, context: Context) -> Ste
     """What became of one transaction's partitions."""
     topics, services = transaction.topics, context.services
     is_client = context.version < BATCHED_SINCE_VERSION
-    partitions, refused = yield from existing(topics, services.metadata_cache.image, is_client=is_client)
+    partitions, refused = yield from existing(topics, context, is_client=is_client)
     if refused:
         return (yield from results(topics, refused, ErrorCode.OPERATION_NOT_ATTEMPTED))
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
@@ -135,18 +145,18 @@ def outcome(transaction: AddPartitionsToTxnTransaction, context: Context) -> Ste
 
 
 def existing(
-    topics: Sequence[AddPartitionsToTxnTopic], image: MetadataImage, *, is_client: bool
+    topics: Sequence[AddPartitionsToTxnTopic], context: Context, *, is_client: bool
 ) -> Steps[tuple[dict[TopicPartition, None], dict[TopicPartition, ErrorCode]]]:
     """What may be added, each once, and the others with their code. Clients write to no internal topic."""
-    budget = YieldBudget()
+    budget, image = YieldBudget(), context.services.metadata_cache.image
     there: dict[TopicPartition, None] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
     for topic in topics:
         known = image.topics.get(topic.name)
-        is_internal = is_client and is_internal_topic(topic.name)
+        is_denied = is_client and (is_internal_topic(topic.name) or not context.may(WRITE_TOPIC, topic.name))
         for index in topic.partitions:
             partition = TopicPartition(topic.name, index)
-            if is_internal:
+            if is_denied:
                 refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif known is None or index not in known.partitions:
                 refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -20,6 +20,12 @@ from trio_broker.cluster.metadata_image import ConfigResource
 from trio_broker.handlers.support.config_changes import LOGGERS, change_resources, resource_response
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import (
+    ALTER_CLUSTER_CONFIGS,
+    ALTER_GROUP_CONFIGS,
+    ALTER_TOPIC_CONFIGS,
+    config_rights,
+)
 
 
 def error_response(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
@@ -28,7 +34,13 @@ def error_response(request: AlterConfigsRequest, error: KafkaError) -> AlterConf
     )
 
 
-@handles(AlterConfigsRequest, error_response=error_response, by_controller=True, local_part=LOGGERS)
+@handles(
+    AlterConfigsRequest,
+    error_response=error_response,
+    requires=[config_rights(ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS, results="responses")],
+    by_controller=True,
+    local_part=LOGGERS,
+)
 async def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
     """Replace the settings of each resource, or answer with its error."""
     return AlterConfigsResponse(

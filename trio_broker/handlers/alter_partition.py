@@ -20,6 +20,7 @@ from trio_broker.cluster.metadata_image import PartitionImage
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import CLUSTER_ACTION, for_cluster
 
 EPOCHS_SINCE_VERSION = 3
 """Before it an ISR is a list of ids alone (KIP-903)."""
@@ -29,7 +30,13 @@ def error_response(request: AlterPartitionRequest, error: KafkaError) -> AlterPa
     return AlterPartitionResponse(error_code=error.code, topics=[])
 
 
-@handles(AlterPartitionRequest, error_response=error_response, by_controller=True, between_brokers=True)
+@handles(
+    AlterPartitionRequest,
+    error_response=error_response,
+    requires=[for_cluster(CLUSTER_ACTION)],
+    by_controller=True,
+    between_brokers=True,
+)
 async def alter_partition(request: AlterPartitionRequest, context: Context) -> AlterPartitionResponse:
     """Change each partition, and answer with it as it is then, or with its error."""
     wanted = [

@@ -19,6 +19,7 @@ from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns, clear_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import ALTER_CLUSTER, for_cluster
 
 
 def error_response(
@@ -32,7 +33,12 @@ def error_response(
     )
 
 
-@handles(AlterPartitionReassignmentsRequest, error_response=error_response, by_controller=True)
+@handles(
+    AlterPartitionReassignmentsRequest,
+    error_response=error_response,
+    requires=[for_cluster(ALTER_CLUSTER)],
+    by_controller=True,
+)
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:

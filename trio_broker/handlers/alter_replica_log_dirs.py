@@ -24,6 +24,7 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.yield_budget import InTurns, YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import ALTER_CLUSTER, for_cluster
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.log_directory import LogDirectory
 
@@ -56,7 +57,7 @@ def asked_topics(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, Alt
     return ((directory.path, topic) for directory in request.dirs for topic in directory.topics)
 
 
-@handles(AlterReplicaLogDirsRequest, error_response=error_response)
+@handles(AlterReplicaLogDirsRequest, error_response=error_response, requires=[for_cluster(ALTER_CLUSTER)])
 async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Context) -> AlterReplicaLogDirsResponse:
     """Begin to move each replica to the log directory asked for, or answer with its error."""
     replicas = context.services.replicas

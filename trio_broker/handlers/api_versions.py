@@ -26,6 +26,7 @@ from trio_broker.cluster.features import FIXED, FeatureLevels, supported_feature
 from trio_broker.handlers.support.advertised_versions import advertised_versions
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import advertised_apis, handles
+from trio_broker.handlers.support.rights import NoRight
 from trio_broker.handlers.support.services import NodeInfo
 
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -49,7 +50,7 @@ def error_response(request: ApiVersionsRequest, error: KafkaError) -> ApiVersion
     return ApiVersionsResponse(error_code=error.code, api_keys=[], throttle_time_ms=0)
 
 
-@handles(ApiVersionsRequest, error_response=error_response)
+@handles(ApiVersionsRequest, error_response=error_response, requires=[NoRight("every client has to know it first")])
 def api_versions(request: ApiVersionsRequest, context: Context) -> bytes:
     """List every API that has a handler, with the versions advertised for it."""
     version = context.request.header.api_version

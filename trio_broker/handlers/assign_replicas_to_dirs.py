@@ -20,13 +20,20 @@ from trio_broker.cluster.directory_assignments import DirectoryAssignment
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import CLUSTER_ACTION, for_cluster
 
 
 def error_response(request: AssignReplicasToDirsRequest, error: KafkaError) -> AssignReplicasToDirsResponse:
     return AssignReplicasToDirsResponse(error_code=error.code, directories=[])
 
 
-@handles(AssignReplicasToDirsRequest, error_response=error_response, by_controller=True, between_brokers=True)
+@handles(
+    AssignReplicasToDirsRequest,
+    error_response=error_response,
+    requires=[for_cluster(CLUSTER_ACTION)],
+    by_controller=True,
+    between_brokers=True,
+)
 async def assign_replicas_to_dirs(
     request: AssignReplicasToDirsRequest, context: Context
 ) -> AssignReplicasToDirsResponse:

@@ -11,13 +11,20 @@ from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import CLUSTER_ACTION, for_cluster
 
 
 def error_response(request: BrokerHeartbeatRequest, error: KafkaError) -> BrokerHeartbeatResponse:
     return BrokerHeartbeatResponse(error_code=error.code)
 
 
-@handles(BrokerHeartbeatRequest, error_response=error_response, by_controller=True, between_brokers=True)
+@handles(
+    BrokerHeartbeatRequest,
+    error_response=error_response,
+    requires=[for_cluster(CLUSTER_ACTION)],
+    by_controller=True,
+    between_brokers=True,
+)
 async def broker_heartbeat(request: BrokerHeartbeatRequest, context: Context) -> BrokerHeartbeatResponse:
     """Take note that a broker is alive, and answer with what it is to do."""
     offline_log_dirs = {directory async for directory in InTurns(request.offline_log_dirs)}

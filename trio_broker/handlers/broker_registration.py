@@ -15,6 +15,7 @@ from trio_broker.cluster.features import FeatureLevels
 from trio_broker.config.listeners import Endpoint, SecurityProtocol
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import CLUSTER_ACTION, for_cluster
 
 MAX_ENTRIES: Final = 500
 """Listeners, features or data directories of one broker: many times what any has, and few enough to be registered in
@@ -25,7 +26,13 @@ def error_response(request: BrokerRegistrationRequest, error: KafkaError) -> Bro
     return BrokerRegistrationResponse(error_code=error.code)
 
 
-@handles(BrokerRegistrationRequest, error_response=error_response, by_controller=True, between_brokers=True)
+@handles(
+    BrokerRegistrationRequest,
+    error_response=error_response,
+    requires=[for_cluster(CLUSTER_ACTION)],
+    by_controller=True,
+    between_brokers=True,
+)
 async def broker_registration(request: BrokerRegistrationRequest, context: Context) -> BrokerRegistrationResponse:
     """Register a broker that starts, and answer with its epoch."""
     services = context.services

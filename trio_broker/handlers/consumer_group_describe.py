@@ -14,10 +14,11 @@ from kafka_wire.messages.consumer_group_describe import (
     DescribedGroup,
 )
 from trio_broker.cluster.features import require_consumer_protocol
-from trio_broker.concurrency.yield_budget import in_turns
+from trio_broker.concurrency.yield_budget import InTurns, in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.group_descriptions import described_groups
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, ForEach, InHandler, itself
 
 
 def error_response(request: ConsumerGroupDescribeRequest, error: KafkaError) -> ConsumerGroupDescribeResponse:
@@ -37,7 +38,14 @@ def refused_group(group_id: str, error: KafkaError) -> DescribedGroup:
     )
 
 
-@handles(ConsumerGroupDescribeRequest, error_response=error_response)
+@handles(
+    ConsumerGroupDescribeRequest,
+    error_response=error_response,
+    requires=[
+        ForEach([DESCRIBE_GROUP], "group_ids", "groups", itself),
+        InHandler([DESCRIBE_TOPIC], "its group: TOPIC_AUTHORIZATION_FAILED"),
+    ],
+)
 async def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: Context
 ) -> ConsumerGroupDescribeResponse:
@@ -47,6 +55,7 @@ async def consumer_group_describe(
     described = await described_groups(
         request.group_ids,
         lambda group_id: describe(group_id, context),
+        context,
         include_authorized_operations=request.include_authorized_operations,
     )
     return ConsumerGroupDescribeResponse(groups=described)
@@ -55,6 +64,25 @@ async def consumer_group_describe(
 async def describe(group_id: str, context: Context) -> DescribedGroup:
     """Describe one group; an unknown group gets its error."""
     try:
-        return await in_turns(context.services.groups.machine(group_id).describe_consumer_group(group_id))
+        group = await in_turns(context.services.groups.machine(group_id).describe_consumer_group(group_id))
+        if context.services.authorizer is not None:
+            await require_topics(group, context)
+        return group
     except KafkaError as error:
         return refused_group(group_id, error)
+
+
+async def require_topics(group: DescribedGroup, context: Context) -> None:
+    """Refuse to show a group with topics that the client may not see.
+
+    Raises:
+        KafkaError: TOPIC_AUTHORIZATION_FAILED.
+    """
+    assigned = (
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    )
+    for name in {name async for name in InTurns(assigned)}:
+        context.require(DESCRIBE_TOPIC, name)

@@ -16,13 +16,18 @@ from trio_broker.cluster.features import require_consumer_protocol
 from trio_broker.concurrency.steps import Steps
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_TOPIC, READ_GROUP, InHandler, for_group
 
 
 def error_response(request: ConsumerGroupHeartbeatRequest, error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
 
 
-@handles(ConsumerGroupHeartbeatRequest, error_response=error_response)
+@handles(
+    ConsumerGroupHeartbeatRequest,
+    error_response=error_response,
+    requires=[for_group(READ_GROUP), InHandler([DESCRIBE_TOPIC], "the request: TOPIC_AUTHORIZATION_FAILED")],
+)
 def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> Steps[ConsumerGroupHeartbeatResponse]:
@@ -32,4 +37,7 @@ def consumer_group_heartbeat(
     require_consumer_protocol(context.services.metadata_cache.image, protocols)
     if not request.group_id:
         raise KafkaError("the group's id is empty", code=ErrorCode.INVALID_REQUEST)
+    if context.services.authorizer is not None:
+        for name in dict.fromkeys(request.subscribed_topic_names or ()):
+            context.require(DESCRIBE_TOPIC, name)
     return context.call_group(request.group_id, request)

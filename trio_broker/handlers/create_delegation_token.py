@@ -13,6 +13,7 @@ from kafka_wire.messages.create_delegation_token import CreateDelegationTokenReq
 from kafka_wire.records.batch import NO_TIMESTAMP
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import NoRight
 
 USER = "User"
 ANONYMOUS = "ANONYMOUS"
@@ -34,7 +35,11 @@ def error_response(request: CreateDelegationTokenRequest, error: KafkaError) -> 
     )
 
 
-@handles(CreateDelegationTokenRequest, error_response=error_response)
+@handles(
+    CreateDelegationTokenRequest,
+    error_response=error_response,
+    requires=[NoRight("refused to everybody: there are no tokens")],
+)
 async def create_delegation_token(
     request: CreateDelegationTokenRequest, context: Context
 ) -> CreateDelegationTokenResponse:

@@ -16,13 +16,19 @@ from trio_broker.cluster.replication_control import NewPartitions
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import ALTER_TOPIC, ForEach, its_name
 
 
 def error_response(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(results=[refused_topic(topic.name, error) for topic in request.topics])
 
 
-@handles(CreatePartitionsRequest, error_response=error_response, by_controller=True)
+@handles(
+    CreatePartitionsRequest,
+    error_response=error_response,
+    requires=[ForEach([ALTER_TOPIC], "topics", "results", its_name)],
+    by_controller=True,
+)
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     """Add partitions to each topic, or answer with its error."""
     wanted = [wanted_partitions(topic) async for topic in InTurns(request.topics)]

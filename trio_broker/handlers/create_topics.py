@@ -25,13 +25,29 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import topic_entries
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import (
+    CREATE_CLUSTER,
+    CREATE_TOPIC,
+    DESCRIBE_TOPIC_CONFIGS,
+    ForEach,
+    InHandler,
+    its_name,
+)
 
 
 def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=[refused_topic(topic.name, error) for topic in request.topics])
 
 
-@handles(CreateTopicsRequest, error_response=error_response, by_controller=True)
+@handles(
+    CreateTopicsRequest,
+    error_response=error_response,
+    requires=[
+        ForEach([CREATE_TOPIC], "topics", "topics", its_name, unless=CREATE_CLUSTER),
+        InHandler([DESCRIBE_TOPIC_CONFIGS], "its settings are left out"),
+    ],
+    by_controller=True,
+)
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     """Create each topic, or answer with its error."""
     wanted = [await wanted_topic(topic) async for topic in InTurns(request.topics)]
@@ -42,7 +58,8 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
         if isinstance(outcome, KafkaError):
             results.append(refused_topic(topic.name, outcome))
         else:
-            results.append(created_topic(outcome, context.services.config))
+            shows = context.may(DESCRIBE_TOPIC_CONFIGS, outcome.name, is_audited=False)
+            results.append(created_topic(outcome, context.services.config) if shows else unseen_topic(outcome))
     return CreateTopicsResponse(topics=results)
 
 
@@ -85,4 +102,12 @@ def created_topic(topic: CreatedTopic, config: BrokerConfig) -> CreatableTopicRe
             )
             for entry in topic_entries(topic.configs, config)
         ],
+    )
+
+
+def unseen_topic(topic: CreatedTopic) -> CreatableTopicResult:
+    """What a client sees of a topic that it may create and whose settings it may not see."""
+    code = DESCRIBE_TOPIC_CONFIGS.error
+    return CreatableTopicResult(
+        name=topic.name, topic_id=topic.topic_id, error_message=None, configs=None, topic_config_error_code=code
     )

@@ -11,6 +11,7 @@ from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import count_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DELETE_GROUP, ForEach, itself
 
 
 def error_response(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:
@@ -23,7 +24,11 @@ def error_response(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGro
     )
 
 
-@handles(DeleteGroupsRequest, error_response=error_response)
+@handles(
+    DeleteGroupsRequest,
+    error_response=error_response,
+    requires=[ForEach([DELETE_GROUP], "groups_names", "results", itself)],
+)
 async def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
     """Delete each group, named once or more, or answer with its error."""
     group_ids = list(await run_steps(count_in_turns(request.groups_names)))

@@ -26,6 +26,7 @@ from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.record_deletion import deletable_partition
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DELETE_TOPIC, ForEach, its_name
 from trio_broker.partition.partition import Partition
 
 NO_LOW_WATERMARK = -1
@@ -48,7 +49,11 @@ def error_response(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRe
     )
 
 
-@handles(DeleteRecordsRequest, error_response=error_response)
+@handles(
+    DeleteRecordsRequest,
+    error_response=error_response,
+    requires=[ForEach([DELETE_TOPIC], "topics", "topics", its_name)],
+)
 async def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
     """Delete up to each offset; each partition on its own, but for the checkpoints, which are written once."""
     services = context.services

@@ -19,6 +19,7 @@ from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns, clear_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DELETE_CLUSTER, DELETE_TOPIC, ForEach, its_name_or_id, itself
 
 DELETION_DISABLED_SINCE_VERSION = 3
 """Clients of earlier versions do not know TOPIC_DELETION_DISABLED and get INVALID_REQUEST."""
@@ -28,7 +29,15 @@ def error_response(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTop
     return DeleteTopicsResponse(responses=[refused_topic(target, error) for target in targets(request)])
 
 
-@handles(DeleteTopicsRequest, error_response=error_response, by_controller=True)
+@handles(
+    DeleteTopicsRequest,
+    error_response=error_response,
+    requires=[
+        ForEach([DELETE_TOPIC], "topic_names", "responses", itself, unless=DELETE_CLUSTER),
+        ForEach([DELETE_TOPIC], "topics", "responses", its_name_or_id, unless=DELETE_CLUSTER),
+    ],
+    by_controller=True,
+)
 async def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     """Delete each topic, or answer with its error."""
     wanted = [target async for target in InTurns(targets(request))]

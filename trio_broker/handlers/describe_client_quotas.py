@@ -16,6 +16,7 @@ from kafka_wire.messages.describe_client_quotas import (
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER_CONFIGS, for_cluster
 
 USER = "user"
 CLIENT_ID = "client-id"
@@ -30,7 +31,7 @@ def error_response(request: DescribeClientQuotasRequest, error: KafkaError) -> D
     return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
 
 
-@handles(DescribeClientQuotasRequest, error_response=error_response)
+@handles(DescribeClientQuotasRequest, error_response=error_response, requires=[for_cluster(DESCRIBE_CLUSTER_CONFIGS)])
 async def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: Context
 ) -> DescribeClientQuotasResponse:

@@ -18,6 +18,7 @@ from trio_broker.handlers.support.authorized_operations import cluster_operation
 from trio_broker.handlers.support.broker_nodes import broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER, InHandler
 
 BROKERS_ENDPOINT = 1
 CONTROLLERS_ENDPOINT = 2
@@ -35,7 +36,11 @@ def error_response(request: DescribeClusterRequest, error: KafkaError) -> Descri
     )
 
 
-@handles(DescribeClusterRequest, error_response=error_response)
+@handles(
+    DescribeClusterRequest,
+    error_response=error_response,
+    requires=[InHandler([DESCRIBE_CLUSTER], "no authorized operations")],
+)
 async def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
     """Describe the brokers that the client can reach by a listener of the same name."""
     # A client bootstrapped for controllers must not take this address for one of theirs (KIP-919).
@@ -65,5 +70,5 @@ async def describe_cluster(request: DescribeClusterRequest, context: Context) ->
             )
             for each in brokers
         ],
-        cluster_authorized_operations=cluster_operations(asked=request.include_cluster_authorized_operations),
+        cluster_authorized_operations=cluster_operations(context, asked=request.include_cluster_authorized_operations),
     )

@@ -32,13 +32,25 @@ from trio_broker.config.loggers import logger_entries
 from trio_broker.config.resource_config import client_metrics_entries, group_entries, topic_entries
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import (
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+    config_rights,
+)
 
 
 def error_response(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(results=[refused_resource(resource, error) for resource in request.resources])
 
 
-@handles(DescribeConfigsRequest, error_response=error_response)
+@handles(
+    DescribeConfigsRequest,
+    error_response=error_response,
+    requires=[
+        config_rights(DESCRIBE_TOPIC_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_CLUSTER_CONFIGS, results="results")
+    ],
+)
 def describe_configs(request: DescribeConfigsRequest, context: Context) -> Steps[DescribeConfigsResponse]:
     """Describe each resource, or answer with its error."""
     results: list[DescribeConfigsResult] = []

@@ -13,13 +13,18 @@ from kafka_wire.messages.describe_delegation_token import (
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import NoRight
 
 
 def error_response(request: DescribeDelegationTokenRequest, error: KafkaError) -> DescribeDelegationTokenResponse:
     return DescribeDelegationTokenResponse(error_code=error.code, tokens=[])
 
 
-@handles(DescribeDelegationTokenRequest, error_response=error_response)
+@handles(
+    DescribeDelegationTokenRequest,
+    error_response=error_response,
+    requires=[NoRight("refused to everybody: there are no tokens")],
+)
 async def describe_delegation_token(
     request: DescribeDelegationTokenRequest, context: Context
 ) -> DescribeDelegationTokenResponse:

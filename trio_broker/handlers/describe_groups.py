@@ -14,6 +14,7 @@ from kafka_wire.messages.describe_groups import DEAD, DescribedGroup, DescribeGr
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.group_descriptions import described_groups
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_GROUP, ForEach, itself
 
 ERROR_MESSAGE_SINCE_VERSION = 6
 
@@ -29,12 +30,17 @@ def refused_group(group_id: str, error: KafkaError) -> DescribedGroup:
     )
 
 
-@handles(DescribeGroupsRequest, error_response=error_response)
+@handles(
+    DescribeGroupsRequest,
+    error_response=error_response,
+    requires=[ForEach([DESCRIBE_GROUP], "groups", "groups", itself)],
+)
 async def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
     """Describe each group; an unknown one as ``refused_group``."""
     described = await described_groups(
         request.groups,
         lambda group_id: describe(group_id, context),
+        context,
         include_authorized_operations=request.include_authorized_operations,
     )
     return DescribeGroupsResponse(groups=described)

@@ -27,6 +27,7 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER, for_cluster
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_alter_log_dirs_manager import Move
 from trio_broker.partition.replica_manager import ReplicaManager
@@ -41,7 +42,7 @@ def error_response(request: DescribeLogDirsRequest, error: KafkaError) -> Descri
     return DescribeLogDirsResponse(error_code=error.code, results=[])
 
 
-@handles(DescribeLogDirsRequest, error_response=error_response)
+@handles(DescribeLogDirsRequest, error_response=error_response, requires=[for_cluster(DESCRIBE_CLUSTER)])
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
     """Describe each log directory: the sizes of the partitions asked for, and the room on its volume."""
     replicas = context.services.replicas

@@ -22,6 +22,7 @@ from trio_broker.concurrency.yield_budget import InTurns, YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.partitions import partition_here
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import READ_TOPIC, ForEach, its_name
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.partition import Partition
 from trio_broker.storage.producer_state import ProducerEntry
@@ -42,7 +43,11 @@ def error_response(request: DescribeProducersRequest, error: KafkaError) -> Desc
     )
 
 
-@handles(DescribeProducersRequest, error_response=error_response)
+@handles(
+    DescribeProducersRequest,
+    error_response=error_response,
+    requires=[ForEach([READ_TOPIC], "topics", "topics", its_name)],
+)
 async def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
     """Describe the producers of each partition, or say why its producers are not known."""
     # A partition that is named twice is described once: a hundred thousand producers take megabytes to describe, and

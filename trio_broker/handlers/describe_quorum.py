@@ -27,6 +27,7 @@ from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.broker_nodes import broker_node
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER, for_cluster
 
 UNKNOWN = -1
 
@@ -37,7 +38,9 @@ def error_response(request: DescribeQuorumRequest, error: KafkaError) -> Describ
     return DescribeQuorumResponse(error_code=error.code, error_message=str(error), topics=[])
 
 
-@handles(DescribeQuorumRequest, error_response=error_response, by_controller=True)
+@handles(
+    DescribeQuorumRequest, error_response=error_response, requires=[for_cluster(DESCRIBE_CLUSTER)], by_controller=True
+)
 async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
     """Describe the quorum of the metadata log, which is the controller alone."""
     budget = YieldBudget()

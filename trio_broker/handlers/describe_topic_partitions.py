@@ -8,7 +8,7 @@ Source: Kafka's DescribeTopicPartitionsRequestHandler; KIP-966.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -22,7 +22,7 @@ from kafka_wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from kafka_wire.primitives import NO_UUID
-from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from trio_broker.cluster.metadata_image import NO_LEADER, PartitionImage, TopicImage
 from trio_broker.common.topic_names import is_internal_topic, is_valid_topic_name
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns, sorted_distinct
@@ -30,6 +30,7 @@ from trio_broker.handlers.support.authorized_operations import topic_operations
 from trio_broker.handlers.support.broker_nodes import BrokerEndpoints, broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_TOPIC, ForEach, InHandler, its_name
 
 
 def error_response(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
@@ -46,7 +47,14 @@ class Position:
     partition: int
 
 
-@handles(DescribeTopicPartitionsRequest, error_response=error_response)
+@handles(
+    DescribeTopicPartitionsRequest,
+    error_response=error_response,
+    requires=[
+        ForEach([DESCRIBE_TOPIC], "topics", "topics", its_name),
+        InHandler([DESCRIBE_TOPIC], "left out, where all are asked for"),
+    ],
+)
 async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: Context
 ) -> DescribeTopicPartitionsResponse:
@@ -57,22 +65,30 @@ async def describe_topic_partitions(
     if start.partition < 0:
         raise KafkaError("a cursor's partition is never negative", code=ErrorCode.INVALID_REQUEST)
     # An empty list asks for every topic; Metadata expresses that by null (KIP-4).
-    asked = (topic.name for topic in request.topics) if request.topics else iter(image.topics)
+    asked = (topic.name for topic in request.topics) if request.topics else visible_topics(context)
     names = await run_steps(sorted_distinct(asked))
     # At least one partition a page: a page of none would send the client back to the same cursor for ever.
     limit = min(
         max(request.response_partition_limit, 1), context.services.config.request.max_request_partition_size_limit
     )
     endpoints = BrokerEndpoints(image, broker_nodes(image, context.connection))
-    return await page(image, endpoints, names, start, limit)
+    return await page(context, endpoints, names, start, limit)
+
+
+def visible_topics(context: Context) -> Iterator[str]:
+    """The names of all topics that the client may see."""
+    names = context.services.metadata_cache.image.topics
+    if context.services.authorizer is None:
+        return iter(names)
+    return (name for name in names if context.may(DESCRIBE_TOPIC, name, is_audited=False))
 
 
 async def page(
-    image: MetadataImage, endpoints: BrokerEndpoints, names: Iterable[str], start: Position, limit: int
+    context: Context, endpoints: BrokerEndpoints, names: Iterable[str], start: Position, limit: int
 ) -> DescribeTopicPartitionsResponse:
     """As many partitions of ``names`` from ``start`` on as the limit allows; the names are sorted."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    room = limit
+    image, room = context.services.metadata_cache.image, limit
     async for name in InTurns(names):
         if name < start.topic:
             continue
@@ -85,7 +101,10 @@ async def page(
             continue
         first = start.partition if name == start.topic else 0
         indexes = [index for index in sorted(topic.partitions) if index >= first]
-        topics.append(describe(topic, endpoints, indexes[:room]))
+        described = describe(topic, endpoints, indexes[:room])
+        # Unlike Metadata's, this request has no field that asks for them (KIP-966).
+        described.topic_authorized_operations = topic_operations(context, name, asked=True)
+        topics.append(described)
         if len(indexes) > room:
             return response(topics, Cursor(topic_name=name, partition_index=indexes[room]))
         room -= len(indexes)
@@ -116,8 +135,6 @@ def describe(topic: TopicImage, endpoints: BrokerEndpoints, indexes: list[int]) 
         topic_id=topic.topic_id,
         is_internal=is_internal_topic(topic.name),
         partitions=[describe_partition(index, topic.partitions[index], endpoints) for index in indexes],
-        # Unlike Metadata's, this request has no field that asks for them (KIP-966).
-        topic_authorized_operations=topic_operations(asked=True),
     )
 
 

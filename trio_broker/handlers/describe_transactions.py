@@ -17,6 +17,7 @@ from trio_broker.common.topic_partition import by_topic
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID, ForEach, InHandler, itself
 
 
 def failed(transactional_id: str, error: KafkaError) -> TransactionState:
@@ -36,7 +37,14 @@ def error_response(request: DescribeTransactionsRequest, error: KafkaError) -> D
     return DescribeTransactionsResponse(transaction_states=[failed(each, error) for each in request.transactional_ids])
 
 
-@handles(DescribeTransactionsRequest, error_response=error_response)
+@handles(
+    DescribeTransactionsRequest,
+    error_response=error_response,
+    requires=[
+        ForEach([DESCRIBE_TRANSACTIONAL_ID], "transactional_ids", "transaction_states", itself),
+        InHandler([DESCRIBE_TOPIC], "its partitions are left out"),
+    ],
+)
 async def describe_transactions(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
     """Describe each transactional id, or say why it is not known."""
     # One that is named twice is described once: its partitions take more bytes than its name.
@@ -57,5 +65,9 @@ def described(transactional_id: str, context: Context) -> TransactionState:
         transaction_start_time_ms=metadata.start_ms,
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
-        topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic(known.partitions).items()],
+        topics=[
+            TopicData(topic=topic, partitions=indexes)
+            for topic, indexes in by_topic(known.partitions).items()
+            if context.may(DESCRIBE_TOPIC, topic, is_audited=False)
+        ],
     )

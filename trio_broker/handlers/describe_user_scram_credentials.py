@@ -16,6 +16,7 @@ from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns, count_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER, for_cluster
 
 
 def error_response(
@@ -24,7 +25,7 @@ def error_response(
     return DescribeUserScramCredentialsResponse(error_code=error.code, error_message=str(error), results=[])
 
 
-@handles(DescribeUserScramCredentialsRequest, error_response=error_response)
+@handles(DescribeUserScramCredentialsRequest, error_response=error_response, requires=[for_cluster(DESCRIBE_CLUSTER)])
 async def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: Context
 ) -> DescribeUserScramCredentialsResponse:

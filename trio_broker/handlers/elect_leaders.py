@@ -23,6 +23,7 @@ from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns, clear_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import ALTER_CLUSTER, for_cluster
 
 NOTHING_TO_ELECT = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """Left out of an answer about all partitions; the second are those that were deleted since it was begun."""
@@ -40,7 +41,7 @@ def error_response(request: ElectLeadersRequest, error: KafkaError) -> ElectLead
     )
 
 
-@handles(ElectLeadersRequest, error_response=error_response, by_controller=True)
+@handles(ElectLeadersRequest, error_response=error_response, requires=[for_cluster(ALTER_CLUSTER)], by_controller=True)
 async def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
     """Elect leaders of the partitions that need one; every other partition gets its error."""
     try:

@@ -16,6 +16,7 @@ from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import WRITE_TRANSACTIONAL_ID, for_transactional_id
 from trio_broker.handlers.support.transactions import in_version
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 
@@ -26,7 +27,7 @@ def error_response(request: EndTxnRequest, error: KafkaError) -> EndTxnResponse:
     return EndTxnResponse(error_code=error.code)
 
 
-@handles(EndTxnRequest, error_response=error_response)
+@handles(EndTxnRequest, error_response=error_response, requires=[for_transactional_id(WRITE_TRANSACTIONAL_ID)])
 def end_txn(request: EndTxnRequest, context: Context) -> Steps[EndTxnResponse]:
     """Decide how the transaction ends."""
     try:

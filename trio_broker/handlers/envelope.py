@@ -24,10 +24,12 @@ from kafka_wire.headers import read_request_header
 from kafka_wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from trio_broker.cluster.broker_clients import BROKER_CLIENT_ID
 from trio_broker.cluster.envelopes import NO_CLIENT, admin_question
+from trio_broker.cluster.kafka_principal_serde import deserialized_principal
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.forwarding import ForwardedRequest
 from trio_broker.handlers.support.registry import handles, is_served, served_apis
+from trio_broker.handlers.support.rights import CLUSTER_ACTION, for_cluster
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.request_channel import ConnectionInfo
 
@@ -36,7 +38,7 @@ def error_response(request: EnvelopeRequest, error: KafkaError) -> EnvelopeRespo
     return EnvelopeResponse(error_code=error.code)
 
 
-@handles(EnvelopeRequest, error_response=error_response, between_brokers=True)
+@handles(EnvelopeRequest, error_response=error_response, requires=[for_cluster(CLUSTER_ACTION)], between_brokers=True)
 async def envelope(request: EnvelopeRequest, context: Context) -> EnvelopeResponse:
     """Answer the request in it, if it is one of the controller's, or one to the admin app."""
     if (question := admin_question(request)) is not None:
@@ -69,13 +71,16 @@ def forwarded_request(request: EnvelopeRequest, context: Context) -> ForwardedRe
     """The request in an envelope.
 
     Raises:
-        KafkaError: INVALID_REQUEST: it is none that is forwarded, or the client's address is none.
+        KafkaError: INVALID_REQUEST: it is none that is forwarded, or the client's address or principal is none.
             UNSUPPORTED_VERSION: it cannot be read.
     """
     data = memoryview(request.request_data)
     try:
         header, position = read_request_header(data)
         client_host = str(ipaddress.ip_address(request.client_host_address))
+        # Without one the broker asks for itself: what it does by itself, and what it has let a client do.
+        serialized = request.request_principal
+        principal = context.principal if serialized is None else deserialized_principal(serialized)
     except WireError as error:
         raise KafkaError(str(error), code=ErrorCode.UNSUPPORTED_VERSION) from None
     except ValueError as error:
@@ -86,7 +91,7 @@ def forwarded_request(request: EnvelopeRequest, context: Context) -> ForwardedRe
     if not is_served(header.api_key, header.api_version):
         text = f"{api.api_key.name} v{header.api_version} is not served"
         raise KafkaError(text, code=ErrorCode.UNSUPPORTED_VERSION)
-    return ForwardedRequest(header, data[position:], connection_of(client_host, context))
+    return ForwardedRequest(header, data[position:], connection_of(client_host, context), principal=principal)
 
 
 def connection_of(client_host: str, context: Context) -> ConnectionInfo:

@@ -11,13 +11,18 @@ from kafka_wire.messages.expire_delegation_token import ExpireDelegationTokenReq
 from kafka_wire.records.batch import NO_TIMESTAMP
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import NoRight
 
 
 def error_response(request: ExpireDelegationTokenRequest, error: KafkaError) -> ExpireDelegationTokenResponse:
     return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIMESTAMP)
 
 
-@handles(ExpireDelegationTokenRequest, error_response=error_response)
+@handles(
+    ExpireDelegationTokenRequest,
+    error_response=error_response,
+    requires=[NoRight("refused to everybody: there are no tokens")],
+)
 async def expire_delegation_token(
     request: ExpireDelegationTokenRequest, context: Context
 ) -> ExpireDelegationTokenResponse:

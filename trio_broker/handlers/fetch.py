@@ -35,6 +35,7 @@ from trio_broker.handlers.support.broker_nodes import broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.partitions import NOT_HERE, CurrentLeaders
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import CLUSTER_ACTION, READ_TOPIC, InHandler, not_authorized
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchingReplica, FetchLimits, FetchTarget
 from trio_broker.partition.fetch_sessions import (
     FINAL_EPOCH,
@@ -88,7 +89,14 @@ def error_response(request: FetchRequest, error: KafkaError) -> FetchResponse:
     )
 
 
-@handles(FetchRequest, error_response=error_response)
+@handles(
+    FetchRequest,
+    error_response=error_response,
+    requires=[
+        InHandler([READ_TOPIC], "its partitions: TOPIC_AUTHORIZATION_FAILED"),
+        InHandler([CLUSTER_ACTION], "of a replica, all partitions: TOPIC_AUTHORIZATION_FAILED"),
+    ],
+)
 def fetch(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     """Read every partition asked for; wait up to ``max_wait_ms`` while there is less than ``min_bytes``."""
     # KIP-903 moved it into a tagged struct; the field that the version lacks reads as -1.
@@ -103,19 +111,50 @@ def fetch(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     elif context.version >= READS_FOLLOWERS_SINCE_VERSION:
         limits.reads_followers = True
         limits.nearer_brokers = nearer_brokers(request.rack_id, context)
+    readable = None
+    if context.services.authorizer is not None:
+        readable = ReadableTopics(context, is_replica=replica_id >= 0)
     if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-        return fetch_in_full(request, limits, context)
-    return fetch_in_session(request, limits, context)
+        return fetch_in_full(request, limits, context, readable)
+    return fetch_in_session(request, limits, context, readable)
 
 
-def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) -> Steps[FetchResponse]:
+@attrs.define
+class ReadableTopics:
+    """Which topics the client of one request may read; a replica may read all or none.
+
+    Asked anew in each request of a session: it may have lost a right since the session began.
+    """
+
+    context: Context
+    is_replica: bool
+    _answers: dict[str, KafkaError | None] = attrs.Factory(dict)
+
+    def refusal(self, key: SessionKey) -> KafkaError | None:
+        """Why nothing of a partition may be read; None where there is no such topic, too."""
+        name = key.topic
+        if not name:
+            topic = self.context.services.metadata_cache.image.topics_by_id.get(key.topic_id)
+            if topic is None:
+                return None
+            name = topic.name
+        if name not in self._answers:
+            context = self.context
+            is_allowed = context.may(CLUSTER_ACTION) if self.is_replica else context.may(READ_TOPIC, name)
+            self._answers[name] = None if is_allowed else not_authorized(READ_TOPIC)
+        return self._answers[name]
+
+
+def fetch_in_full(
+    request: FetchRequest, limits: FetchLimits, context: Context, readable: ReadableTopics | None
+) -> Steps[FetchResponse]:
     """Answer for every partition named; with the initial epoch, begin a session (KIP-227) if there is room."""
     replicas = context.services.replicas
     # A client gives a session up by naming it with one of these epochs. Kept, it would hold a place in the cache until
     # it is evicted (KIP-227).
     if request.session_id != NO_SESSION:
         replicas.fetch_sessions.close(request.session_id)
-    asked = yield from asked_partitions(request, context)
+    asked = yield from asked_partitions(request, context, readable)
     targets = list(asked.values())
     results = yield from read_steps(targets, limits, context)
     session_id = NO_SESSION
@@ -133,13 +172,15 @@ def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) 
     return FetchResponse(session_id=session_id, responses=responses, node_endpoints=leaders.endpoints(NodeEndpoint))
 
 
-def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Context) -> Steps[FetchResponse]:
+def fetch_in_session(
+    request: FetchRequest, limits: FetchLimits, context: Context, readable: ReadableTopics | None
+) -> Steps[FetchResponse]:
     """Read all partitions of a session and answer for those that changed. A bad session fails the whole."""
     replicas = context.services.replicas
     sessions = replicas.fetch_sessions
     # Before ``resume``, since this may yield: no other request of the session may come between the check of its epoch
     # and its changes.
-    asked = yield from asked_partitions(request, context)
+    asked = yield from asked_partitions(request, context, readable)
     try:
         by_id = context.version > NAMES_UP_TO
         session = sessions.resume(request.session_id, request.session_epoch, by_id=by_id)
@@ -156,7 +197,8 @@ def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Contex
         # began; a partition whose topic was deleted has a failure, so a topic created anew under its name is found too.
         if isinstance(found, KafkaError) or found.failure is not None:
             partition.target = attrs.evolve(partition.target, found=find_partition(key, context))
-        targets.append(partition.target)
+        refusal = None if readable is None else readable.refusal(key)
+        targets.append(partition.target if refusal is None else attrs.evolve(partition.target, found=refusal))
     results = yield from read_steps(targets, limits, context)
     leaders = CurrentLeaders(context, LED_DIFFERENTLY, NAMES_LEADERS_SINCE_VERSION)
     responses = yield from responses_of(session.incremental_changes(reads, results), leaders)
@@ -201,7 +243,9 @@ def nearer_brokers(rack: str, context: Context) -> Collection[int]:
     return [each.broker_id for each in nodes if each.rack == rack]
 
 
-def asked_partitions(request: FetchRequest, context: Context) -> Steps[dict[SessionKey, FetchTarget]]:
+def asked_partitions(
+    request: FetchRequest, context: Context, readable: ReadableTopics | None
+) -> Steps[dict[SessionKey, FetchTarget]]:
     """The partitions that the request names, found or not, in its order.
 
     A partition named twice is read once: at the place of its first entry with the values of its last, as in the linked
@@ -217,11 +261,14 @@ def asked_partitions(request: FetchRequest, context: Context) -> Steps[dict[Sess
         for wanted in topic.partitions:
             index = wanted.partition
             key = SessionKey(topic.topic, topic.topic_id, index)
+            found = (None if local is None else local.partitions.get(index)) or find_partition(key, context)
+            if readable is not None:
+                found = readable.refusal(key) or found
             asked[key] = FetchTarget(
                 index,
                 wanted.fetch_offset,
                 wanted.partition_max_bytes,
-                (None if local is None else local.partitions.get(index)) or find_partition(key, context),
+                found,
                 # As in Kafka, any that is negative means that there is none.
                 max(wanted.current_leader_epoch, NO_EPOCH),
                 max(wanted.last_fetched_epoch, NO_EPOCH),

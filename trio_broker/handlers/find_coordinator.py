@@ -25,6 +25,7 @@ from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.broker_nodes import BrokerNode, broker_node
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, InHandler
 
 NO_NODE = -1
 NO_HOST = ""
@@ -48,7 +49,11 @@ def refused_key(key: str, error: KafkaError) -> Coordinator:
     )
 
 
-@handles(FindCoordinatorRequest, error_response=error_response)
+@handles(
+    FindCoordinatorRequest,
+    error_response=error_response,
+    requires=[InHandler([DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, CLUSTER_ACTION], "its key: the error of its type")],
+)
 def find_coordinator(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoordinatorResponse]:
     """Answer with the coordinator of each group or transactional id."""
     if context.version >= BATCHED_SINCE_VERSION:
@@ -83,14 +88,18 @@ def coordinator_of(key_type: int, key: str, context: Context) -> Steps[BrokerNod
     """The broker that coordinates ``key``.
 
     Raises:
-        KafkaError: ``INVALID_REQUEST``; ``COORDINATOR_NOT_AVAILABLE`` where a retry may succeed.
+        KafkaError: the client may not know it; ``INVALID_REQUEST``; ``COORDINATOR_NOT_AVAILABLE`` where a retry may
+            succeed.
     """
     match key_type:
         case KeyType.GROUP:
+            context.require(DESCRIBE_GROUP, key)
             broker_id = yield from context.services.groups.find_steps(key)
         case KeyType.TRANSACTIONAL_ID:
+            context.require(DESCRIBE_TRANSACTIONAL_ID, key)
             broker_id = yield from context.services.transactions.find_steps(key)
         case KeyType.SHARE_PARTITION:
+            context.require(CLUSTER_ACTION)
             raise KafkaError("share groups are not served", code=ErrorCode.INVALID_REQUEST)
         case _:
             raise KafkaError(f"{key_type} is no type of coordinator", code=ErrorCode.INVALID_REQUEST)

@@ -13,6 +13,7 @@ from kafka_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from trio_broker.concurrency.steps import Steps
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import READ_GROUP, for_group
 
 
 def error_response(request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
@@ -22,7 +23,7 @@ def error_response(request: HeartbeatRequest, error: KafkaError) -> HeartbeatRes
     return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
 
 
-@handles(HeartbeatRequest, error_response=error_response)
+@handles(HeartbeatRequest, error_response=error_response, requires=[for_group(READ_GROUP)])
 def heartbeat(request: HeartbeatRequest, context: Context) -> Steps[HeartbeatResponse]:
     """Renew a member's session; REBALANCE_IN_PROGRESS tells it to join again."""
     return context.call_group(request.group_id, request)

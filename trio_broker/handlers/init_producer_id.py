@@ -17,6 +17,7 @@ from kafka_wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, InHandler
 from trio_broker.handlers.support.transactions import in_version
 
 FIRST_EPOCH: Final = 0
@@ -28,9 +29,20 @@ def error_response(request: InitProducerIdRequest, error: KafkaError) -> InitPro
     return InitProducerIdResponse(error_code=error.code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
 
 
-@handles(InitProducerIdRequest, error_response=error_response)
+@handles(
+    InitProducerIdRequest,
+    error_response=error_response,
+    requires=[
+        InHandler([WRITE_TRANSACTIONAL_ID], "the request with an id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        InHandler(
+            [IDEMPOTENT_WRITE, WRITE_TOPIC],
+            "the request without: CLUSTER_AUTHORIZATION_FAILED, if there can be no topic to write to either",
+        ),
+    ],
+)
 async def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
     """Hand out a producer id, or give a transactional id to this producer."""
+    require_producer(request.transactional_id, context)
     services, expected = context.services, expected_producer(request)
     if request.transactional_id is None:
         context.release_for_disk()
@@ -45,6 +57,18 @@ async def init_producer_id(request: InitProducerIdRequest, context: Context) -> 
         )
     except KafkaError as error:
         raise in_version(error, context.version, fenced_since=FENCED_SINCE_VERSION) from error
+
+
+def require_producer(transactional_id: str | None, context: Context) -> None:
+    """Refuse who may not write: with the transactional id, or, without one, anything at all (KIP-679).
+
+    Raises:
+        KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED or CLUSTER_AUTHORIZATION_FAILED.
+    """
+    if transactional_id is not None:
+        context.require(WRITE_TRANSACTIONAL_ID, transactional_id)
+    elif not context.may_any(WRITE_TOPIC):
+        context.require(IDEMPOTENT_WRITE)
 
 
 def expected_producer(request: InitProducerIdRequest) -> ProducerIdAndEpoch | None:

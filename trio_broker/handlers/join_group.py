@@ -14,6 +14,7 @@ from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.classic.responses import NO_MEMBER_ID
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import READ_GROUP, InHandler
 
 NULL_PROTOCOL_SINCE_VERSION = 7
 """KIP-559: since this version the protocol is null beside an error; before, it is the empty string."""
@@ -28,11 +29,16 @@ def error_response(request: JoinGroupRequest, error: KafkaError) -> JoinGroupRes
     )
 
 
-@handles(JoinGroupRequest, error_response=error_response)
+@handles(
+    JoinGroupRequest,
+    error_response=error_response,
+    requires=[InHandler([READ_GROUP], "the request: GROUP_AUTHORIZATION_FAILED")],
+)
 def join_group(request: JoinGroupRequest, context: Context) -> Steps[JoinGroupResponse]:
     """Join a group, and answer when its rebalance has a generation."""
     # Caught here and not in ``dispatch``: the null protocol of version 7 belongs beside these errors as well.
     try:
+        context.require(READ_GROUP, request.group_id)
         response = yield from context.call_group(request.group_id, request)
     except KafkaError as error:
         response = error_response(request, error)

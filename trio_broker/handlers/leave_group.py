@@ -13,13 +13,14 @@ from kafka_wire.messages.leave_group import MEMBERS_SINCE_VERSION, LeaveGroupReq
 from trio_broker.concurrency.steps import Steps
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import READ_GROUP, for_group
 
 
 def error_response(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=error.code)
 
 
-@handles(LeaveGroupRequest, error_response=error_response)
+@handles(LeaveGroupRequest, error_response=error_response, requires=[for_group(READ_GROUP)])
 def leave_group(request: LeaveGroupRequest, context: Context) -> Steps[LeaveGroupResponse]:
     """Remove each member from its group, or answer with its error."""
     names_members = context.version >= MEMBERS_SINCE_VERSION

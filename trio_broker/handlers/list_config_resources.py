@@ -19,6 +19,7 @@ from trio_broker.cluster.metadata_image import ConfigResourceType
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER_CONFIGS, for_cluster
 from trio_broker.handlers.support.services import BrokerServices
 
 TYPES_SINCE_VERSION = 1
@@ -28,7 +29,7 @@ def error_response(request: ListConfigResourcesRequest, error: KafkaError) -> Li
     return ListConfigResourcesResponse(error_code=error.code, config_resources=[])
 
 
-@handles(ListConfigResourcesRequest, error_response=error_response)
+@handles(ListConfigResourcesRequest, error_response=error_response, requires=[for_cluster(DESCRIBE_CLUSTER_CONFIGS)])
 async def list_config_resources(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
     """List the resources of the types asked for, each once."""
     resources = []

@@ -33,6 +33,7 @@ from trio_broker.concurrency.yield_budget import YieldBudget, count_in_turns, li
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.partitions import partition_here
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import CLUSTER_ACTION, DESCRIBE_TOPIC, ForEach, InHandler, its_name
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.log_reader import LogReader
@@ -82,7 +83,14 @@ def error_response(request: ListOffsetsRequest, error: KafkaError) -> ListOffset
     )
 
 
-@handles(ListOffsetsRequest, error_response=error_response)
+@handles(
+    ListOffsetsRequest,
+    error_response=error_response,
+    requires=[
+        InHandler([CLUSTER_ACTION], "of a replica, the request: CLUSTER_AUTHORIZATION_FAILED"),
+        ForEach([DESCRIBE_TOPIC], "topics", "topics", its_name),
+    ],
+)
 def list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse]:
     """Look up every partition on its own."""
     try:
@@ -90,6 +98,8 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOff
     except ValueError:
         text = f"{request.isolation_level} is no isolation level"
         raise KafkaError(text, code=ErrorCode.INVALID_REQUEST) from None
+    if request.replica_id >= 0:
+        context.require(CLUSTER_ACTION)
     duplicates = yield from duplicate_partitions(request)
     topics: list[ListOffsetsTopicResponse] = []
     budget = YieldBudget()

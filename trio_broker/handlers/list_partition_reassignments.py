@@ -20,13 +20,19 @@ from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER, for_cluster
 
 
 def error_response(request: ListPartitionReassignmentsRequest, error: KafkaError) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(error_code=error.code, error_message=str(error), topics=[])
 
 
-@handles(ListPartitionReassignmentsRequest, error_response=error_response, by_controller=True)
+@handles(
+    ListPartitionReassignmentsRequest,
+    error_response=error_response,
+    requires=[for_cluster(DESCRIBE_CLUSTER)],
+    by_controller=True,
+)
 async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: Context
 ) -> ListPartitionReassignmentsResponse:

@@ -22,6 +22,7 @@ from trio_broker.coordinator.consumer.topic_patterns import InvalidPattern, comp
 from trio_broker.coordinator.transactions.transaction_coordinator import KnownTransaction
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_TRANSACTIONAL_ID, InHandler
 
 
 def error_response(request: ListTransactionsRequest, error: KafkaError) -> ListTransactionsResponse:
@@ -48,7 +49,11 @@ class TransactionFilter:
         )
 
 
-@handles(ListTransactionsRequest, error_response=error_response)
+@handles(
+    ListTransactionsRequest,
+    error_response=error_response,
+    requires=[InHandler([DESCRIBE_TRANSACTIONAL_ID], "left out")],
+)
 async def list_transactions(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
     """List the transactions that pass all filters."""
     names = set(STATE_NAMES.values())
@@ -70,7 +75,7 @@ async def list_transactions(request: ListTransactionsRequest, context: Context) 
                 transaction_state=STATE_NAMES[known.metadata.status],
             )
             async for known in InTurns(transactions)
-            if wanted.passes(known)
+            if wanted.passes(known) and context.may(DESCRIBE_TRANSACTIONAL_ID, known.transactional_id, is_audited=False)
         ],
     )
 

@@ -18,6 +18,7 @@ from kafka_wire.codec import encode_in_turns
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.error_counts import ERROR_WALKS, ERROR_WALKS_IN_TURNS, LARGE, LARGE_ELEMENTS
 from kafka_wire.errors import KafkaError
+from kafka_wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
 from kafka_wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -38,6 +39,13 @@ from trio_broker.handlers.support.authorized_operations import cluster_operation
 from trio_broker.handlers.support.broker_nodes import BrokerEndpoints, BrokerNode, broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import (
+    CREATE_CLUSTER,
+    CREATE_TOPIC,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC,
+    InHandler,
+)
 
 NULL_MEANS_ALL_SINCE_VERSION = 1
 """Before it an empty list means all topics; from it on null does, and empty means none (KIP-4)."""
@@ -63,13 +71,24 @@ def error_response(request: MetadataRequest, error: KafkaError) -> MetadataRespo
     )
 
 
-@handles(MetadataRequest, error_response=error_response)
+@handles(
+    MetadataRequest,
+    error_response=error_response,
+    requires=[
+        InHandler(
+            [DESCRIBE_TOPIC],
+            "TOPIC_AUTHORIZATION_FAILED by name, UNKNOWN_TOPIC_ID by id, left out where all are asked for",
+        ),
+        InHandler([CREATE_CLUSTER, CREATE_TOPIC], "to create it: TOPIC_AUTHORIZATION_FAILED"),
+        InHandler([DESCRIBE_CLUSTER], "no authorized operations of the cluster"),
+    ],
+)
 def metadata(request: MetadataRequest, context: Context) -> Steps[MetadataResponse | bytes]:
     """Describe the brokers and the topics asked for; a large answer about all topics, or about one, is kept."""
     services = context.services
     image = services.metadata_cache.image
     brokers = broker_nodes(image, context.connection)
-    key = answer_key(request, context.version, brokers)
+    key = answer_key(request, context, brokers)
     answers = services.metadata_answers
     if (kept := answers.get(described_part(request, context.version, image), key)) is not None:
         return kept
@@ -111,13 +130,15 @@ def kept_answer(
     return body
 
 
-def answer_key(request: MetadataRequest, version: int, brokers: tuple[BrokerNode, ...]) -> Hashable:
+def answer_key(request: MetadataRequest, context: Context, brokers: tuple[BrokerNode, ...]) -> Hashable:
     """All that the answer depends on beside the image; None for one that is not worth keeping."""
     if request.topics is not None and len(request.topics) > 1:
         return None
     topics = None if request.topics is None else tuple((topic.name, topic.topic_id) for topic in request.topics)
     asked = request.include_topic_authorized_operations, request.include_cluster_authorized_operations
-    return version, brokers, topics, asked
+    authorizer = context.services.authorizer
+    seen_by = None if authorizer is None else (context.principal, context.connection.peer_host, authorizer.generation)
+    return context.version, brokers, topics, asked, seen_by
 
 
 def described_part(request: MetadataRequest, version: int, image: MetadataImage) -> object:
@@ -149,7 +170,7 @@ def described(request: MetadataRequest, context: Context, brokers: tuple[BrokerN
         cluster_id=node.cluster_id,
         controller_id=node.node_id,
         topics=(yield from describe_topics(request, context, brokers)),
-        cluster_authorized_operations=cluster_operations(asked=request.include_cluster_authorized_operations),
+        cluster_authorized_operations=cluster_operations(context, asked=request.include_cluster_authorized_operations),
         error_code=ErrorCode.NONE,
     )
 
@@ -172,7 +193,8 @@ def describe_topics(
         everything = context.services.metadata_cache.image.topics.values()
         by_name = sorted(everything, key=lambda topic: topic.name)
         for topic in by_name:
-            topics.append((yield from describe_topic(topic, endpoints, context.version, asked=asked)))
+            if context.may(DESCRIBE_TOPIC, topic.name, is_audited=False):
+                topics.append((yield from describe_topic(topic, endpoints, context, asked=asked)))
             if budget.is_spent:
                 yield budget.renewed
         return topics
@@ -210,31 +232,36 @@ def describe_or_create(
             name=wanted.name if context.version >= BY_ID_SINCE_VERSION else wanted.name or "",
             topic_id=wanted.topic_id,
             partitions=[],
-            topic_authorized_operations=topic_operations(asked=False),
+            topic_authorized_operations=OPERATIONS_NOT_REQUESTED,
         )
-    return (yield from describe_topic(topic, endpoints, context.version, asked=asked))
+    return (yield from describe_topic(topic, endpoints, context, asked=asked))
 
 
 def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create: bool) -> Steps[TopicImage]:
     """Return the topic, created if necessary and allowed.
 
     Raises:
-        KafkaError: ``UNKNOWN_TOPIC_ID``, ``UNKNOWN_TOPIC_OR_PARTITION``, ``INVALID_TOPIC_EXCEPTION``, or what
-            creation was refused with.
+        KafkaError: ``TOPIC_AUTHORIZATION_FAILED``, ``UNKNOWN_TOPIC_ID``, ``UNKNOWN_TOPIC_OR_PARTITION``,
+            ``INVALID_TOPIC_EXCEPTION``, or what creation was refused with.
     """
     image = context.services.metadata_cache.image
     # A request without a name and with the zero id asks by id as well, and finds no topic.
     if wanted.topic_id != NO_UUID or wanted.name is None:
         if context.version < BY_ID_SINCE_VERSION:
             raise KafkaError("topics go by name before version 12", code=ErrorCode.INVALID_REQUEST)
-        if topic := image.topics_by_id.get(wanted.topic_id):
+        topic = image.topics_by_id.get(wanted.topic_id)
+        # Who may not see it does not learn that there is a topic of this id.
+        if topic is not None and context.may(DESCRIBE_TOPIC, topic.name):
             return topic
         raise KafkaError("no topic has this id", code=ErrorCode.UNKNOWN_TOPIC_ID)
+    context.require(DESCRIBE_TOPIC, wanted.name)
     if topic := image.topics.get(wanted.name):
         return topic
     require_valid_topic_name(wanted.name)
     if not may_create:
         raise KafkaError(f"no topic {wanted.name!r}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not context.may(CREATE_CLUSTER, is_audited=False):
+        context.require(CREATE_TOPIC, wanted.name)
     context.release_for_disk()
     created: TopicImage = yield partial(auto_create, wanted.name, context)
     return created
@@ -254,11 +281,11 @@ async def auto_create(name: str, context: Context) -> TopicImage:
 
 
 def describe_topic(
-    topic: TopicImage, endpoints: BrokerEndpoints, version: int, *, asked: bool
+    topic: TopicImage, endpoints: BrokerEndpoints, context: Context, *, asked: bool
 ) -> Steps[MetadataResponseTopic]:
     """Describe one topic, of which there may be ten thousand partitions."""
     partitions = (
-        describe_partition(index, partition, endpoints, version)
+        describe_partition(index, partition, endpoints, context.version)
         for index, partition in sorted(topic.partitions.items())
     )
     return MetadataResponseTopic(
@@ -267,7 +294,7 @@ def describe_topic(
         topic_id=topic.topic_id,
         is_internal=is_internal_topic(topic.name),
         partitions=(yield from list_in_turns(partitions)),
-        topic_authorized_operations=topic_operations(asked=asked),
+        topic_authorized_operations=topic_operations(context, topic.name, asked=asked),
     )
 
 

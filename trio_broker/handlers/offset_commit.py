@@ -30,6 +30,7 @@ from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, list_in_turns, partition_in_turns
 from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import READ_GROUP, READ_TOPIC, ForEach, for_group, its_name_or_id
 
 BY_ID_SINCE_VERSION = 10
 
@@ -92,7 +93,11 @@ class ResolvedTopics:
             self.known.append(topic)
 
 
-@handles(OffsetCommitRequest, error_response=error_response)
+@handles(
+    OffsetCommitRequest,
+    error_response=error_response,
+    requires=[for_group(READ_GROUP), ForEach([READ_TOPIC], "topics", "topics", its_name_or_id)],
+)
 def offset_commit(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommitResponse]:
     """Commit the offsets of the partitions that exist; every other partition gets its error."""
     return commit_existing(request, context, by_id=context.version >= BY_ID_SINCE_VERSION)

@@ -11,6 +11,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -21,16 +22,28 @@ from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.concurrency.yield_budget import InTurns, list_in_turns, partition_in_turns
 from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DELETE_GROUP, READ_TOPIC, InHandler, for_group
 
 
 def error_response(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(error_code=error.code, topics=[])
 
 
-@handles(OffsetDeleteRequest, error_response=error_response)
+@handles(
+    OffsetDeleteRequest,
+    error_response=error_response,
+    requires=[for_group(DELETE_GROUP), InHandler([READ_TOPIC], "its partitions: TOPIC_AUTHORIZATION_FAILED")],
+)
 async def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
     """Delete the offsets of the partitions that exist; every other partition gets its error."""
-    return await delete_existing(request, context)
+    refused = [topic async for topic in InTurns(request.topics) if not context.may(READ_TOPIC, topic.name)]
+    if refused:
+        names = {topic.name for topic in refused}
+        request.topics = [topic async for topic in InTurns(request.topics) if topic.name not in names]
+    response = await delete_existing(request, context)
+    if response.error_code == ErrorCode.NONE:
+        merge(response, [await run_steps(failed(each.name, each.partitions, READ_TOPIC.error)) for each in refused])
+    return response
 
 
 async def delete_existing(request: OffsetDeleteRequest, caller: GroupCaller) -> OffsetDeleteResponse:
@@ -58,13 +71,17 @@ def pop_missing(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> Steps[
     )
     if not absent:
         return None
+    return (yield from failed(topic.name, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+
+def failed(
+    name: str, partitions: Iterable[OffsetDeleteRequestPartition], code: ErrorCode
+) -> Steps[OffsetDeleteResponseTopic]:
     answers = (
-        OffsetDeleteResponsePartition(
-            partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
-        for partition in absent
+        OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code)
+        for partition in partitions
     )
-    return OffsetDeleteResponseTopic(name=topic.name, partitions=(yield from list_in_turns(answers)))
+    return OffsetDeleteResponseTopic(name=name, partitions=(yield from list_in_turns(answers)))
 
 
 def merge(response: OffsetDeleteResponse, missing: Iterable[OffsetDeleteResponseTopic]) -> None:

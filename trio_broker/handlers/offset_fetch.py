@@ -34,6 +34,7 @@ from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, list_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, InHandler
 
 GROUP_ERROR_SINCE_VERSION = 2
 BY_ID_SINCE_VERSION = 10
@@ -77,7 +78,14 @@ def failed(topic: OffsetFetchRequestTopics, code: ErrorCode) -> Steps[OffsetFetc
     )
 
 
-@handles(OffsetFetchRequest, error_response=error_response)
+@handles(
+    OffsetFetchRequest,
+    error_response=error_response,
+    requires=[
+        InHandler([DESCRIBE_GROUP], "its group: GROUP_AUTHORIZATION_FAILED"),
+        InHandler([DESCRIBE_TOPIC], "its partitions: TOPIC_AUTHORIZATION_FAILED; left out where all are asked for"),
+    ],
+)
 def offset_fetch(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchResponse]:
     """Answer with the committed offsets of the partitions asked for, or of all."""
     if context.version < GROUPS_SINCE_VERSION:
@@ -124,10 +132,35 @@ def fetch_group(group: OffsetFetchRequestGroup, context: Context, *, stable: boo
 def ask(group: OffsetFetchRequestGroup, context: Context, *, stable: bool) -> Steps[OffsetFetchResponseGroup]:
     """Call the coordinator; an error is the answer for this group only, not for the others in the request."""
     try:
+        context.require(DESCRIBE_GROUP, group.group_id)
+        refused = yield from pop_refused(group, context)
         fetch = context.services.groups.fetch_offsets_steps
-        return (yield from fetch(group, context.release_handler, require_stable=stable))
+        response = yield from fetch(group, context.release_handler, require_stable=stable)
+        if context.services.authorizer is not None and group.topics is None:
+            seen = (each for each in response.topics if context.may(DESCRIBE_TOPIC, each.name, is_audited=False))
+            response.topics = yield from list_in_turns(seen)
+        response.topics += refused
+        return response
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
+
+
+def pop_refused(group: OffsetFetchRequestGroup, context: Context) -> Steps[list[OffsetFetchResponseTopics]]:
+    """Take the topics out of ``group`` that the client may not see, and return the answers for them."""
+    refused: list[OffsetFetchResponseTopics] = []
+    if context.services.authorizer is None or group.topics is None:
+        return refused
+    seen = []
+    budget = YieldBudget()
+    for topic in group.topics:
+        if context.may(DESCRIBE_TOPIC, topic.name):
+            seen.append(topic)
+        else:
+            refused.append((yield from failed(topic, DESCRIBE_TOPIC.error)))
+        if budget.is_spent:
+            yield budget.renewed
+    group.topics = seen
+    return refused
 
 
 def pop_unknown(group: OffsetFetchRequestGroup, image: MetadataImage) -> Steps[list[OffsetFetchResponseTopics]]:

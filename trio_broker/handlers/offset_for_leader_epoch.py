@@ -21,6 +21,7 @@ from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.partitions import partition_here
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import CLUSTER_ACTION, DESCRIBE_TOPIC, ForEach, InHandler, its_topic
 
 
 def error_response(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetForLeaderEpochResponse:
@@ -38,11 +39,20 @@ def error_response(request: OffsetForLeaderEpochRequest, error: KafkaError) -> O
     )
 
 
-@handles(OffsetForLeaderEpochRequest, error_response=error_response)
+@handles(
+    OffsetForLeaderEpochRequest,
+    error_response=error_response,
+    requires=[
+        ForEach([DESCRIBE_TOPIC], "topics", "topics", its_topic, unless=CLUSTER_ACTION),
+        InHandler([CLUSTER_ACTION], "of a replica, the request: CLUSTER_AUTHORIZATION_FAILED"),
+    ],
+)
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: Context
 ) -> Steps[OffsetForLeaderEpochResponse]:
     """Look up every epoch in its partition's leader epochs."""
+    if request.replica_id >= 0:
+        context.require(CLUSTER_ACTION)
     topics: list[OffsetForLeaderTopicResult] = []
     budget = YieldBudget()
     for topic in request.topics:

@@ -46,6 +46,15 @@ from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.partitions import NOT_HERE, CurrentLeaders
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import (
+    CLUSTER_ACTION,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+    ForEach,
+    InHandler,
+    for_transactional_id,
+    its_name_or_id,
+)
 from trio_broker.handlers.support.transactional_produce import NotInTransaction, TransactionalProduce
 from trio_broker.network.client_activity import NOT_IDEMPOTENT, ProducerActivity
 from trio_broker.network.errors import CloseConnection
@@ -57,7 +66,7 @@ from trio_broker.partition.writer import AppendGuard
 from trio_broker.storage.errors import RecordValidationError
 
 INTERNAL_WRITER = "__admin_client"
-"""The client id that may produce to internal topics; Kafka's own tools use it."""
+"""The client id that produces to internal topics on purpose; Kafka's own tools use it."""
 
 NO_RECORDS = memoryview(b"")
 
@@ -167,7 +176,7 @@ class ProduceOperation:
                 local = self.replicas.topic_by_id(topic.topic_id)
             else:
                 local = self.replicas.topic(topic.name)
-            require_may_write(local, self.header.client_id)
+            require_may_write(local, self.leaders.context)
         except KafkaError as error:
             # Without its traceback, whose frames hold the request, and would be in a cycle with what the caller keeps.
             return error.with_traceback(None)
@@ -256,19 +265,29 @@ class ProduceOperation:
                 self.leaders.name_in(response, topic, partition.topic_id, response.index)
 
 
-def require_may_write(local: LocalTopic, client_id: str | None) -> None:
-    """Refuse to write to an internal topic.
+def require_may_write(local: LocalTopic, context: Context | None) -> None:
+    """Refuse to write to an internal topic. Without a context a person writes, who may not.
 
     Raises:
         KafkaError: ``INVALID_TOPIC_EXCEPTION``.
     """
-    # As ``internalTopicsAllowed`` of KafkaApis: by the client id alone, which anybody may choose. It prevents
-    # accidents, not attacks.
-    if is_internal_topic(local.name) and client_id != INTERNAL_WRITER:
+    # The client id is ``internalTopicsAllowed`` of KafkaApis: it prevents accidents. The right prevents attacks.
+    if not is_internal_topic(local.name):
+        return
+    if context is None or context.client_id != INTERNAL_WRITER or not context.may(CLUSTER_ACTION):
         raise KafkaError(f"{local.name} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
-@handles(ProduceRequest, error_response=error_response, advertised_from=0)
+@handles(
+    ProduceRequest,
+    error_response=error_response,
+    requires=[
+        for_transactional_id(WRITE_TRANSACTIONAL_ID),
+        ForEach([WRITE_TOPIC], "topic_data", "responses", its_name_or_id),
+        InHandler([CLUSTER_ACTION], "internal topics: INVALID_TOPIC_EXCEPTION"),
+    ],
+    advertised_from=0,
+)
 def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | bytes | None]:
     """Append every batch, and answer when ``acks`` is fulfilled."""
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):

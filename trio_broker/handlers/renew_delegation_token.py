@@ -11,13 +11,18 @@ from kafka_wire.messages.renew_delegation_token import RenewDelegationTokenReque
 from kafka_wire.records.batch import NO_TIMESTAMP
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import NoRight
 
 
 def error_response(request: RenewDelegationTokenRequest, error: KafkaError) -> RenewDelegationTokenResponse:
     return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIMESTAMP)
 
 
-@handles(RenewDelegationTokenRequest, error_response=error_response)
+@handles(
+    RenewDelegationTokenRequest,
+    error_response=error_response,
+    requires=[NoRight("refused to everybody: there are no tokens")],
+)
 async def renew_delegation_token(
     request: RenewDelegationTokenRequest, context: Context
 ) -> RenewDelegationTokenResponse:

@@ -13,6 +13,7 @@ from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from trio_broker.concurrency.steps import Steps
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import READ_GROUP, for_group
 
 PROTOCOL_SINCE_VERSION = 5
 """Since this version a member states the protocol that it takes the group to use (KIP-559)."""
@@ -22,7 +23,7 @@ def error_response(request: SyncGroupRequest, error: KafkaError) -> SyncGroupRes
     return SyncGroupResponse(error_code=error.code, assignment=b"")
 
 
-@handles(SyncGroupRequest, error_response=error_response)
+@handles(SyncGroupRequest, error_response=error_response, requires=[for_group(READ_GROUP)])
 def sync_group(request: SyncGroupRequest, context: Context) -> Steps[SyncGroupResponse]:
     """Answer with the member's assignment, once the leader has sent it."""
     # Before the group is looked for, as in Kafka (SyncGroupRequest.areMandatoryProtocolTypeAndNamePresent).

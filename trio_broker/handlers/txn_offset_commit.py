@@ -35,6 +35,15 @@ from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.offset_commit import commit_existing
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import (
+    READ_GROUP,
+    READ_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+    ForEach,
+    for_group,
+    for_transactional_id,
+    its_name_or_id,
+)
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.handlers.support.transactions import code_in
 
@@ -107,7 +116,15 @@ class TransactionalCaller:
         return (yield from self.context.call_group(commit.group_id, TransactionalCommit(commit, self.producer)))
 
 
-@handles(TxnOffsetCommitRequest, error_response=error_response)
+@handles(
+    TxnOffsetCommitRequest,
+    error_response=error_response,
+    requires=[
+        for_transactional_id(WRITE_TRANSACTIONAL_ID),
+        for_group(READ_GROUP),
+        ForEach([READ_TOPIC], "topics", "topics", its_name_or_id),
+    ],
+)
 def txn_offset_commit(request: TxnOffsetCommitRequest, context: Context) -> Steps[TxnOffsetCommitResponse]:
     """Commit the offsets of the partitions that exist; every other partition gets its error."""
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)

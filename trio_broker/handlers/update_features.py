@@ -16,6 +16,7 @@ from trio_broker.cluster.features import FeatureUpdate, UpgradeType
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import ALTER_CLUSTER, for_cluster
 
 
 def error_response(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateFeaturesResponse:
@@ -23,7 +24,9 @@ def error_response(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateF
     return UpdateFeaturesResponse(error_code=error.code, error_message=str(error))
 
 
-@handles(UpdateFeaturesRequest, error_response=error_response, by_controller=True)
+@handles(
+    UpdateFeaturesRequest, error_response=error_response, requires=[for_cluster(ALTER_CLUSTER)], by_controller=True
+)
 async def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
     """Finalize the levels asked for, or answer with the error of each that cannot be."""
     wanted = [wanted_update(update) async for update in InTurns(request.feature_updates)]

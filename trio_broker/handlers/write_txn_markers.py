@@ -21,6 +21,7 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import ALTER_CLUSTER, CLUSTER_ACTION, for_cluster
 from trio_broker.partition.transaction_end import TransactionEnd
 
 
@@ -46,7 +47,7 @@ def outcome(index: int, code: ErrorCode) -> WritableTxnMarkerPartitionResult:
     return WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
 
 
-@handles(WriteTxnMarkersRequest, error_response=error_response)
+@handles(WriteTxnMarkersRequest, error_response=error_response, requires=[for_cluster(ALTER_CLUSTER, CLUSTER_ACTION)])
 async def write_txn_markers(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse:
     """Write each marker, and answer when all are durable."""
     return WriteTxnMarkersResponse(

@@ -14,6 +14,11 @@ from trio_broker.security.kafka_principal import KafkaPrincipal
 class Authorizer(Protocol):
     """Answers at once, by what it knows at the moment; nothing that it has answered needs to hold later."""
 
+    @property
+    def generation(self) -> int:
+        """Grows whenever an answer may be another one than before."""
+        ...
+
     def authorize(
         self, principal: KafkaPrincipal, host: str, operation: AclOperation, resource_type: ResourceType, name: str
     ) -> bool:

@@ -79,6 +79,7 @@ class StandardAuthorizer:
 
     def __init__(self, super_users: frozenset[str] = frozenset(), *, allow_everyone_if_no_acl_found: bool) -> None:
         self.super_users = super_users
+        self.generation = 0
         self.allows_unless_found = allow_everyone_if_no_acl_found
         self._by_id: dict[bytes, StandardAcl] = {}
         self._by_principal: dict[tuple[ResourceType, str], PrincipalAcls] = {}
@@ -102,6 +103,7 @@ class StandardAuthorizer:
     def remove(self, acl_id: bytes) -> None:
         """Follow the record that removes an entry; nothing happens if it is not there."""
         self._answers.clear()
+        self.generation += 1
         if (acl := self._by_id.pop(acl_id, None)) is not None:
             self._by_principal[acl.resource_type, acl.principal].remove(acl)
             self._by_type[acl.resource_type].remove(acl)

@@ -18,7 +18,7 @@ Source: Kafka's GroupMetadataManager and ConsumerGroup, 4.3.1; KIP-848.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -136,7 +136,7 @@ class ConsumerGroup:
         (KIP-1082).
         """
         request, context, now, image = event.request, event.context, event.now, event.image
-        update = self._update(now, image)
+        update = self._update(now, image, context.may_see)
         try:
             check_heartbeat(request, context.version, self.settings.group_consumer_assignors)
             if not self.exists and request.member_epoch != JOIN_EPOCH:
@@ -154,12 +154,20 @@ class ConsumerGroup:
             response = ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
         return self._finish(update, event.future, response)
 
-    def _update(self, now: Now, image: MetadataImage) -> ConsumerGroupUpdate:
+    def _update(
+        self, now: Now, image: MetadataImage, may_see: Callable[[str], bool] | None = None
+    ) -> ConsumerGroupUpdate:
         self._seconds = now.monotonic_seconds
         if self._topic_ids.image is not image:
             self._topic_ids = TopicIds(image)
         return ConsumerGroupUpdate(
-            self.stored, self.timers, self.settings, now, self._topic_ids, knows_topics=self.knows_topics
+            self.stored,
+            self.timers,
+            self.settings,
+            now,
+            self._topic_ids,
+            knows_topics=self.knows_topics,
+            may_see=may_see,
         )
 
     def _finish(
@@ -272,7 +280,7 @@ class ConsumerGroup:
         """
         if self.is_deserted:
             return first_join(event, self.settings, self.tombstones())
-        update = self._update(event.now, event.image)
+        update = self._update(event.now, event.image, event.context.may_see)
         try:
             response = classic_members.join(update, self.patterns, event)
         except KafkaError as error:

@@ -2,7 +2,8 @@
 
 They are matched when a member brings a new one, when topics were created, and every
 ``group.consumer.regex.refresh.interval.ms``; but not more often than every ``MIN_REFRESH_MS``, and one resolution at a
-time. A resolution goes on in the background, a step with each tick. Until its result is appended, members are
+time. Topics that the member may not describe, whose heartbeat begins a resolution, are not among the matches, as in
+Kafka. A resolution goes on in the background, a step with each tick. Until its result is appended, members are
 subscribed to the topics of the one before.
 
 Source: Kafka's GroupMetadataManager.maybeUpdateRegularExpressions and handleRegularExpressionsResult.
@@ -109,7 +110,7 @@ class GroupPatterns:
         interval_ms = update.settings.group_consumer_regex_refresh_interval_ms
         is_old = refreshed_at_ms is None or not 0 <= now_ms - refreshed_at_ms <= interval_ms
         if wanted and (is_old or self._topics_changed or not wanted <= stored.patterns.keys()):
-            self._resolution = PatternResolution(sorted(wanted), list(update.image.topics), now_ms)
+            self._resolution = PatternResolution(sorted(wanted), list(update.image.topics), now_ms, update.may_see)
             self._topics_changed = False
 
     def work(self, update: ConsumerGroupUpdate) -> None:

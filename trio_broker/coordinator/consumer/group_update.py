@@ -14,7 +14,7 @@ Source: Kafka's GroupMetadataManager; KIP-848, KIP-1263 for the interval, KIP-34
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
@@ -54,7 +54,10 @@ class _PendingEvent:
 
 
 class ConsumerGroupUpdate:
-    """What follows from one event. ``knows_topics``: whether the group's epoch is for the topics as they are."""
+    """What follows from one event. ``knows_topics``: whether the group's epoch is for the topics as they are.
+
+    ``may_see`` is the ``RequestContext``'s of a request that may begin a resolution of patterns.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class ConsumerGroupUpdate:
         topic_ids: TopicIds,
         *,
         knows_topics: bool,
+        may_see: Callable[[str], bool] | None = None,
     ) -> None:
         self.stored = stored
         self.timers = timers
@@ -73,6 +77,7 @@ class ConsumerGroupUpdate:
         self.image = topic_ids.image
         self.topic_ids = topic_ids
         self.knows_topics = knows_topics
+        self.may_see = may_see
         self.result = GroupResult()
         self.group_epoch = stored.group_epoch
         self.target_epoch = stored.target_epoch

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -100,9 +100,16 @@ def _text(error: Exception) -> str:
 
 
 class PatternResolution:
-    """Finds the topics of each pattern, one step after another."""
+    """Finds the topics of each pattern, one step after another; with ``may_see`` those that it is true of."""
 
-    def __init__(self, patterns: Iterable[str], topic_names: Sequence[str], started_at_ms: int) -> None:
+    def __init__(
+        self,
+        patterns: Iterable[str],
+        topic_names: Sequence[str],
+        started_at_ms: int,
+        may_see: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._may_see = may_see
         self._started_at_ms = started_at_ms
         self._topics: dict[str, set[str]] = {pattern: set() for pattern in patterns}
         self._work = self._matches(topic_names)
@@ -118,7 +125,7 @@ class PatternResolution:
             yield COST_PER_PATTERN
             size: int = matcher.programsize
             for name in topic_names:
-                if matcher.fullmatch(name) is not None:
+                if matcher.fullmatch(name) is not None and (self._may_see is None or self._may_see(name)):
                     topics.add(name)
                 yield COST_PER_MATCH + size * len(name)
 

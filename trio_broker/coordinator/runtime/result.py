@@ -39,11 +39,15 @@ class Now:
 
 @attrs.frozen
 class RequestContext:
-    """Who sends a request: its client id, its address as Java writes it (``/127.0.0.1``), and the API version."""
+    """Who sends a request: its client id, its address as Java writes it (``/127.0.0.1``), and the API version.
+
+    ``may_see`` says of the name of a topic whether the client may describe it; None where everybody may.
+    """
 
     client_id: str
     client_host: str
     version: int
+    may_see: Callable[[str], bool] | None = attrs.field(default=None, eq=False)
 
 
 @attrs.define(eq=False)

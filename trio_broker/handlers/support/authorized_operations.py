@@ -1,73 +1,81 @@
 """What a client may do with a resource, as the bit field that Metadata and other responses have.
 
-There is no authorizer, so every client may use every operation that the resource has, as in Kafka without one.
+Without an authorizer every client may use every operation that the resource has.
 
-Source: Kafka's AclOperation and AclEntry.supportedOperations; KIP-430.
+Source: Kafka's AclEntry.supportedOperations and AuthHelper.authorizedOperations; KIP-430.
 """
 
 from __future__ import annotations
 
-import enum
+from collections.abc import Iterable
+from typing import Final
 
+from kafka_wire.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kafka_wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER, Right
+
+SUPPORTED_OPERATIONS: Final = {
+    ResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+}
+"""What there is to do with a resource of each type."""
 
 
-class AclOperation(enum.IntEnum):
-    """Kafka's operation codes; the bit in the field is ``1 << code``."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-def bit_field(*operations: AclOperation) -> int:
+def bit_field(operations: Iterable[AclOperation]) -> int:
     return sum(1 << operation for operation in operations)
 
 
-ALL_TOPIC_OPERATIONS = bit_field(
-    AclOperation.READ,
-    AclOperation.WRITE,
-    AclOperation.CREATE,
-    AclOperation.DELETE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-)
-
-ALL_GROUP_OPERATIONS = bit_field(
-    AclOperation.READ,
-    AclOperation.DELETE,
-    AclOperation.DESCRIBE,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-)
-
-ALL_CLUSTER_OPERATIONS = bit_field(
-    AclOperation.CREATE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.CLUSTER_ACTION,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-    AclOperation.IDEMPOTENT_WRITE,
-)
+ALL_OPERATIONS: Final = {kind: bit_field(operations) for kind, operations in SUPPORTED_OPERATIONS.items()}
 
 
-def topic_operations(*, asked: bool) -> int:
-    return ALL_TOPIC_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
+def authorized_operations(context: Context, resource_type: ResourceType, name: str, *, asked: bool) -> int:
+    """The operations that the client may use, if it has asked for them."""
+    if not asked:
+        return OPERATIONS_NOT_REQUESTED
+    if context.services.authorizer is None:
+        return ALL_OPERATIONS[resource_type]
+    return bit_field(
+        operation
+        for operation in SUPPORTED_OPERATIONS[resource_type]
+        if context.may(Right(operation, resource_type), name, is_audited=False)
+    )
 
 
-def group_operations(*, asked: bool) -> int:
-    return ALL_GROUP_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
+def topic_operations(context: Context, name: str, *, asked: bool) -> int:
+    return authorized_operations(context, ResourceType.TOPIC, name, asked=asked)
 
 
-def cluster_operations(*, asked: bool) -> int:
-    return ALL_CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
+def group_operations(context: Context, group_id: str, *, asked: bool) -> int:
+    return authorized_operations(context, ResourceType.GROUP, group_id, asked=asked)
+
+
+def cluster_operations(context: Context, *, asked: bool) -> int:
+    """As ``authorized_operations``; none for a client that may not describe the cluster."""
+    if asked and not context.may(DESCRIBE_CLUSTER):
+        return 0
+    return authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME, asked=asked)

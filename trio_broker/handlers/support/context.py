@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol, TypeVar
 
 import attrs
 
+from kafka_wire.acl import CLUSTER_NAME
 from kafka_wire.apis import ApiKey
 from kafka_wire.headers import RequestHeader
 from kafka_wire.schema import Request
@@ -13,6 +15,7 @@ from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.result import RequestContext
+from trio_broker.handlers.support.rights import DESCRIBE_TOPIC, Right, not_authorized
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 from trio_broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
@@ -62,11 +65,42 @@ class Context:
         """Who has sent the request."""
         return self.request.principal
 
+    def may(self, right: Right, name: str = CLUSTER_NAME, *, is_audited: bool = True) -> bool:
+        """Whether the client has a right to the resource ``name``; without an authorizer everybody has every right.
+
+        Not to be audited is what nobody is refused for: what a list leaves out, or a right in whose place another does.
+        """
+        authorizer = self.services.authorizer
+        if authorizer is None:
+            return True
+        question = self.principal, self.connection.peer_host, right.operation, right.resource_type, name
+        is_allowed = authorizer.authorize(*question)
+        if is_audited:
+            self.services.audit_log.note(authorizer, *question, ApiKey(self.header.api_key), is_allowed=is_allowed)
+        return is_allowed
+
+    def may_any(self, right: Right) -> bool:
+        """Whether there can be any resource of its type to which the client has ``right``."""
+        authorizer = self.services.authorizer
+        return authorizer is None or authorizer.authorize_by_resource_type(
+            self.principal, self.connection.peer_host, right.operation, right.resource_type
+        )
+
+    def require(self, right: Right, name: str = CLUSTER_NAME) -> None:
+        """Raise ``KafkaError`` with the error of ``right`` if the client does not have it."""
+        if not self.may(right, name):
+            raise not_authorized(right)
+
     @property
     def request_context(self) -> RequestContext:
         """The client as the group coordinator stores it with a member."""
-        header = self.request.header
-        return RequestContext(header.client_id or "", f"/{self.request.connection.peer_host}", header.api_version)
+        header, host, authorizer = self.request.header, self.request.connection.peer_host, self.services.authorizer
+        may_see = None
+        if authorizer is not None:
+            right = DESCRIBE_TOPIC
+            # Not ``may``, which would keep the bytes of the request for as long as this is kept.
+            may_see = partial(authorizer.authorize, self.principal, host, right.operation, right.resource_type)
+        return RequestContext(header.client_id or "", f"/{host}", header.api_version, may_see)
 
     def call_group(self, group_id: str, request: Request[R]) -> Steps[R]:
         """Let the coordinator answer ``request`` for its group.

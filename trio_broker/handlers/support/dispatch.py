@@ -42,6 +42,7 @@ from trio_broker.common.request_phase import RequestPhase
 from trio_broker.concurrency.steps import Steps, Wait, run_steps
 from trio_broker.concurrency.yield_budget import in_turns
 from trio_broker.handlers.support.advertised_versions import unsupported_version_answer
+from trio_broker.handlers.support.authorization import authorized_handler
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.forwarding import completed, forwarding_handler
 from trio_broker.handlers.support.registry import ServedApi, served_apis
@@ -76,14 +77,16 @@ class Dispatcher:
         self.services = services
         self.metrics = metrics
         self.memory_pool = memory_pool
-        self.apis: Mapping[int, ServedApi] = {key: self.wired(api) for key, api in served_apis().items()}
-        services.answer_request = self.answer_request
         self.large_requests = trio.Semaphore(LARGE_REQUESTS_AT_ONCE)
         self.refusals = trio.CapacityLimiter(1)
+        self.apis: Mapping[int, ServedApi] = {key: self.wired(api) for key, api in served_apis().items()}
+        services.answer_request = self.answer_request
 
     def wired(self, api: ServedApi) -> ServedApi:
-        """``api`` with what comes before its handler on this broker: nothing, for nearly all."""
+        """``api`` with what comes before its handler on this broker: nothing, for nearly all, without an authorizer."""
         channel = self.services.controller_channel
+        if self.services.authorizer is not None:
+            api = attrs.evolve(api, handler=authorized_handler(api, self.refusals))
         if api.between_brokers:
             return attrs.evolve(api, handler=partial(from_broker, api))
         if api.by_controller and channel is not None:

@@ -69,7 +69,7 @@ async def _answer(api: ServedApi, message: Any, context: Context, channel: Contr
 
     async def forward(send: SendToController) -> Any:
         context.release_handler(RequestPhase.PURGATORY)
-        answer = await send(enveloped(context.header, body, context.connection.peer_host))
+        answer = await send(enveloped(context.header, body, context.connection.peer_host, context.principal))
         try:
             return opened(context.header, answer)
         except RequestNotReadable as error:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.authorized_operations import group_operations
+from trio_broker.handlers.support.context import Context
 
 
 class Described(Protocol):
@@ -21,7 +22,11 @@ D = TypeVar("D", bound=Described)
 
 
 async def described_groups(
-    group_ids: Iterable[str], describe: Callable[[str], Awaitable[D]], *, include_authorized_operations: bool
+    group_ids: Iterable[str],
+    describe: Callable[[str], Awaitable[D]],
+    context: Context,
+    *,
+    include_authorized_operations: bool,
 ) -> list[D]:
     """Describe each group, yielding between them, and add the authorized operations if the request wants them.
 
@@ -35,6 +40,6 @@ async def described_groups(
         seen.add(group_id)
         group = await describe(group_id)
         asked = include_authorized_operations and group.error_code == ErrorCode.NONE
-        group.authorized_operations = group_operations(asked=asked)
+        group.authorized_operations = group_operations(context, group_id, asked=asked)
         described.append(group)
     return described

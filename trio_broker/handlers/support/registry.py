@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import attrs
@@ -21,6 +21,7 @@ from kafka_wire.schema import Request, VersionRange
 from trio_broker import handlers
 from trio_broker.concurrency.steps import Steps
 from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.rights import Requirement, Right
 
 A = TypeVar("A")
 ResponseOf: TypeAlias = A | bytes | None
@@ -57,7 +58,8 @@ class ServedApi:
 
     ``advertised`` may begin lower than ``versions``: Produce says 0 and serves from 3, because librdkafka before 2.11.1
     does not compress unless Produce v0 is advertised (KAFKA-18659). ``error_response`` builds the response that
-    refuses a whole request with one error code, at each level where that API has room for one.
+    refuses a whole request with one error code, at each level where that API has room for one. ``requires`` is what a
+    client has to have a right to, where there is an authorizer.
     """
 
     api_key: ApiKey
@@ -69,6 +71,12 @@ class ServedApi:
     by_controller: bool = False
     local_part: LocalPart | None = None
     between_brokers: bool = False
+    requires: tuple[Requirement, ...] = ()
+
+    @property
+    def rights(self) -> frozenset[Right]:
+        """All that a client may be asked for."""
+        return frozenset(right for each in self.requires for right in each.rights)
 
 
 _registry: dict[int, ServedApi] = {}
@@ -78,6 +86,7 @@ def handles(
     kind: type[Request[A]],
     *,
     error_response: Callable[[Any, KafkaError], A],
+    requires: Sequence[Requirement],
     advertised_from: int | None = None,
     by_controller: bool = False,
     local_part: LocalPart | None = None,
@@ -100,6 +109,7 @@ def handles(
             by_controller=by_controller,
             local_part=local_part,
             between_brokers=between_brokers,
+            requires=tuple(requires),
         )
         return handler
 

@@ -27,11 +27,13 @@ from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+from trio_broker.handlers.support.audit_log import AuditLog
 from trio_broker.handlers.support.metadata_answers import MetadataAnswers
 from trio_broker.network.request_channel import QueuedRequest
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.runtime import Runtime
+from trio_broker.security.authorizer import Authorizer
 
 log = logging.getLogger(__name__)
 
@@ -88,11 +90,16 @@ class BrokerServices:
     """What happens in the cluster; None on a broker alone."""
     metadata_store: MetadataStore | None = None
     """Where several brokers keep their metadata; None on a broker alone."""
+    authorizer: Authorizer | None = None
+    """What decides who may do what; None lets everybody do everything."""
     answer_admin: Callable[[bytes], Awaitable[bytes]] | None = attrs.field(init=False, default=None)
     """Answers an HTTP request that another broker has passed on; None without an admin app."""
     answer_request: Callable[[QueuedRequest], Awaitable[bytes]] = attrs.field(init=False)
     """Answers a request that came inside another one, set by the Dispatcher."""
     metadata_answers: MetadataAnswers = attrs.field(init=False, factory=MetadataAnswers)
+    audit_log: AuditLog = attrs.field(
+        init=False, default=attrs.Factory(lambda services: AuditLog(services.clock), takes_self=True)
+    )
     throttled_log: LogThrottle = attrs.field(
         init=False, default=attrs.Factory(lambda services: LogThrottle(log, services.clock), takes_self=True)
     )
