@@ -21,7 +21,7 @@ from kafka_wire.schema import Request, VersionRange
 from trio_broker import handlers
 from trio_broker.concurrency.steps import Steps
 from trio_broker.handlers.support.context import Context
-from trio_broker.handlers.support.rights import Requirement, Right
+from trio_broker.handlers.support.rights import Requirement, Right, rights_of
 
 A = TypeVar("A")
 ResponseOf: TypeAlias = A | bytes | None
@@ -76,7 +76,7 @@ class ServedApi:
     @property
     def rights(self) -> frozenset[Right]:
         """All that a client may be asked for."""
-        return frozenset(right for each in self.requires for right in each.rights)
+        return frozenset(right for each in self.requires for right in rights_of(each))
 
 
 _registry: dict[int, ServedApi] = {}

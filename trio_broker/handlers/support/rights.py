@@ -140,6 +140,13 @@ class NoRight:
 Requirement = ForRequest | ForEach | InHandler | NoRight
 
 
+def rights_of(requirement: Requirement) -> Sequence[Right]:
+    """All that may be asked for."""
+    if isinstance(requirement, ForEach) and requirement.unless is not None:
+        return (requirement.unless, *requirement.rights)
+    return requirement.rights
+
+
 # --- What requests name ---
 
 
