@@ -28,6 +28,8 @@ from trio_broker.network.errors import CloseConnection
 LOGGER = "trio_broker.cluster.controller"
 
 KAFKA_FORWARDS = {
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,
     ApiKey.CREATE_PARTITIONS,

@@ -24,8 +24,11 @@ from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.request_metrics import RequestChannelMetrics
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.security.kafka_principal import ANONYMOUS, USER_TYPE, KafkaPrincipal
 
 CORRELATION_ID = 77
+
+CLIENT_ID = "test"
 
 ADVERTISED = {"PLAINTEXT": Endpoint("PLAINTEXT", SecurityProtocol.PLAINTEXT, "broker.test", 9092)}
 
@@ -48,6 +51,7 @@ class WireClient:
     dispatcher: Dispatcher
     clock: ManualClock
     connection: ConnectionInfo = CONNECTION
+    principal: KafkaPrincipal = ANONYMOUS
     request: QueuedRequest | None = None
     delayed: int = 0
 
@@ -55,12 +59,18 @@ class WireClient:
     def services(self) -> BrokerServices:
         return self.dispatcher.services
 
+    def as_user(self, name: str) -> WireClient:
+        """A client that has logged in."""
+        return attrs.evolve(self, principal=KafkaPrincipal(USER_TYPE, name))
+
     async def send(self, api_key: int, version: int, body: bytes) -> bytes | None:
         """The answer to a request of these bytes: header and body, or None for silence."""
-        sent = RequestHeader(api_key=api_key, api_version=version, correlation_id=CORRELATION_ID, client_id="test")
+        sent = RequestHeader(api_key=api_key, api_version=version, correlation_id=CORRELATION_ID, client_id=CLIENT_ID)
         frame = memoryview(bytearray(request_header(sent) + body))
         header, position = read_request_header(frame)
-        self.request = QueuedRequest(header, frame[position:], self.connection, release_slot=self.count_delayed)
+        self.request = QueuedRequest(
+            header, frame[position:], self.connection, principal=self.principal, release_slot=self.count_delayed
+        )
         answer: Any = self.dispatcher.answer(self.request)
         while isinstance(answer, DelayedAnswer):
             is_complete = trio.Event()
