@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -30,7 +32,8 @@ def admin(broker):
 
 async def described(client, version=3, **fields):
     """The entries that a filter matches, as their resource's name and their operation; or the error."""
-    request = DescribeAclsRequest(**attrs.asdict(matching(**fields)))
+    asked: Any = matching(**fields)
+    request = DescribeAclsRequest(**attrs.asdict(asked))
     response = await client.ask(request, version)
     if response.error_code:
         return response.error_code

@@ -29,6 +29,9 @@ def request_data(body: bytes, *, api_key: int = ApiKey.CREATE_TOPICS, version: i
     return request_header(RequestHeader(api_key, version, 5, "client")) + body
 
 
+ALICE = b"\0\0" + b"\x05User" + b"\x06alice" + b"\0" + b"\0"
+"""``User:alice`` as Kafka's DefaultKafkaPrincipalBuilder writes it."""
+
 CREATE_DATA = request_data(joined(encode(CREATE, 7)))
 
 
@@ -42,8 +45,10 @@ def controller(wire, locator) -> WireClient:
     return in_cluster(wire, locator, Peers(), FROM_BROKER)
 
 
-async def answered(controller: WireClient, data: bytes, address: bytes = ADDRESS) -> EnvelopeResponse:
-    request = EnvelopeRequest(request_data=data, request_principal=None, client_host_address=address)
+async def answered(
+    controller: WireClient, data: bytes, address: bytes = ADDRESS, principal: bytes | None = None
+) -> EnvelopeResponse:
+    request = EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=address)
     response: EnvelopeResponse = await controller.ask(request, 0)
     return response
 
@@ -83,6 +88,18 @@ async def test_a_broker_that_is_not_the_controller_says_so_about_the_envelope(co
 )
 async def test_what_is_no_request_of_the_controller_is_the_error_of_the_envelope(controller, data, address, code):
     assert (await answered(controller, data, address)).error_code == code
+
+
+@pytest.mark.parametrize("principal", [b"", b"\0", b"\0\1" + ALICE[2:], ALICE[:-1], ALICE + b"\0"])
+async def test_a_principal_that_cannot_be_read_is_the_error_of_the_envelope(controller, principal):
+    response = await answered(controller, CREATE_DATA, principal=principal)
+    assert response.error_code == ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
+
+
+async def test_the_principal_in_it_is_the_one_that_changes_something(controller):
+    await answered(controller, CREATE_DATA, principal=ALICE)
+    [change] = [each for each in controller.services.changes.changes if each.resource == "orders"]
+    assert change.origin.principal == "User:alice"
 
 
 async def test_other_listeners_let_no_envelope_in(wire, locator):

@@ -9,6 +9,7 @@ import attrs
 import pytest
 import trio
 
+from kafka_wire.acl import AclOperation
 from kafka_wire.apis import ApiKey
 from kafka_wire.codec import encode
 from kafka_wire.error_codes import ErrorCode
@@ -18,6 +19,7 @@ from kafka_wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from tests.handlers.acls import ADMIN, SECURE, allow, entry
 from tests.handlers.handler_client import joined
 from tests.handlers.two_brokers import HERE, NOWHERE, TwoBrokers, two_brokers
 from trio_broker.cluster.controller_channel import CALL_SECONDS
@@ -193,3 +195,30 @@ async def test_a_request_that_the_controller_cannot_read_ends_the_connection(bro
     brokers.controller.dispatcher.apis = apis
     with pytest.raises(CloseConnection, match="the controller cannot read CreateTopics v7"):
         await brokers.client.send(ApiKey.CREATE_TOPICS, 7, body)
+
+
+@pytest.fixture
+async def secure_brokers(open_wire_client) -> TwoBrokers:
+    """Both ask for rights; the administrator is the brokers' principal, too."""
+    brokers = two_brokers(
+        await open_wire_client(directory="asked", **SECURE), await open_wire_client(directory="controller", **SECURE)
+    )
+    brokers.peers.brokers["controller"] = brokers.controller.as_user(ADMIN)
+    return brokers
+
+
+async def test_the_controller_asks_for_the_rights_of_the_client_and_not_of_the_broker(secure_brokers):
+    brokers, alice = secure_brokers, secure_brokers.client.as_user("alice")
+    response = await alice.ask(create("orders"), 7)
+    assert response.topics[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    await allow(brokers.client, entry("orders", AclOperation.CREATE))
+    response = await alice.ask(create("orders", "secrets"), 7)
+    codes = {each.name: each.error_code for each in response.topics}
+    assert codes == {"orders": 0, "secrets": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+async def test_a_broker_without_the_right_to_act_in_the_cluster_forwards_nothing(secure_brokers):
+    secure_brokers.peers.brokers["controller"] = secure_brokers.controller
+    response = await secure_brokers.client.as_user(ADMIN).ask(create("orders"), 7)
+    assert response.topics[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert secure_brokers.topics(secure_brokers.controller) == set()

@@ -32,6 +32,7 @@ from trio_broker.handlers.support.registry import handles, is_served, served_api
 from trio_broker.handlers.support.rights import CLUSTER_ACTION, for_cluster
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.request_channel import ConnectionInfo
+from trio_broker.security.kafka_principal import KafkaPrincipal
 
 
 def error_response(request: EnvelopeRequest, error: KafkaError) -> EnvelopeResponse:
@@ -71,16 +72,13 @@ def forwarded_request(request: EnvelopeRequest, context: Context) -> ForwardedRe
     """The request in an envelope.
 
     Raises:
-        KafkaError: INVALID_REQUEST: it is none that is forwarded, or the client's address or principal is none.
-            UNSUPPORTED_VERSION: it cannot be read.
+        KafkaError: INVALID_REQUEST: it is none that is forwarded, or the client's address is none.
+            UNSUPPORTED_VERSION: it cannot be read. PRINCIPAL_DESERIALIZATION_FAILURE: nor can its principal.
     """
     data = memoryview(request.request_data)
     try:
         header, position = read_request_header(data)
         client_host = str(ipaddress.ip_address(request.client_host_address))
-        # Without one the broker asks for itself: what it does by itself, and what it has let a client do.
-        serialized = request.request_principal
-        principal = context.principal if serialized is None else deserialized_principal(serialized)
     except WireError as error:
         raise KafkaError(str(error), code=ErrorCode.UNSUPPORTED_VERSION) from None
     except ValueError as error:
@@ -91,7 +89,23 @@ def forwarded_request(request: EnvelopeRequest, context: Context) -> ForwardedRe
     if not is_served(header.api_key, header.api_version):
         text = f"{api.api_key.name} v{header.api_version} is not served"
         raise KafkaError(text, code=ErrorCode.UNSUPPORTED_VERSION)
+    principal = principal_of(request, context)
     return ForwardedRequest(header, data[position:], connection_of(client_host, context), principal=principal)
+
+
+def principal_of(request: EnvelopeRequest, context: Context) -> KafkaPrincipal:
+    """Who has sent the request in an envelope. Without a principal the broker asks for itself: what it does on its own,
+    or has let a client do.
+
+    Raises:
+        KafkaError: PRINCIPAL_DESERIALIZATION_FAILURE.
+    """
+    if request.request_principal is None:
+        return context.principal
+    try:
+        return deserialized_principal(request.request_principal)
+    except WireError as error:
+        raise KafkaError(str(error), code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None
 
 
 def connection_of(client_host: str, context: Context) -> ConnectionInfo:
