@@ -216,9 +216,9 @@ async def test_a_record_that_a_newer_version_acts_by_ends_a_start_in_one_line(di
     import_from_kafka(disk, [DATA, MORE], NOW_MS)
     await image_after_a_start(disk)
     log = leading_log(DATA, runtime_on(disk))
-    await append(log, [entry(1)])
+    await append(log, [quota()])
     log.close()
-    said = "a newer version has left 1 access control entries, which this one does not act by"
+    said = "a newer version has left 1 client quotas, which this one does not act by"
     with pytest.raises(MetadataLogUnusable, match=said):
         await image_after_a_start(disk)
 
@@ -337,8 +337,7 @@ TOKEN = stored.DelegationTokenRecord(
 @pytest.mark.parametrize(
     ("records", "complaint"),
     [
-        ([entry(1), entry(2)], "there are 2 access control entries, which trio-broker does not have"),
-        ([SCRAM, quota()], "there are 1 SCRAM credentials, 1 client quotas"),
+        ([SCRAM, quota()], "there are 1 SCRAM credentials, 1 client quotas, which trio-broker does not have"),
         ([TOKEN], "1 delegation tokens"),
         ([registered(2)], "broker 2 is registered too"),
         ([partition(2, replicas=(1, 2))], r"orders-2 has replicas on \[1, 2\]"),
@@ -364,6 +363,14 @@ def assert_refused(disk: SimulatedDisk, complaint: str) -> None:
         import_from_kafka(disk, [DATA, MORE], NOW_MS)
     assert "\n" not in str(refused.value)
     assert contents(disk) == before
+
+
+async def test_access_control_entries_are_kept_and_said_to_have_no_effect(disk: SimulatedDisk, caplog) -> None:
+    make_kafka(disk, entry(1), entry(2))
+    import_from_kafka(disk, [DATA, MORE], NOW_MS)
+    image = await image_after_a_start(disk)
+    assert image.keyed_records[stored.AccessControlEntryRecord] == {bytes([each] * 16): entry(each) for each in (1, 2)}
+    assert "2 access control entries have no effect: authorizer.class.name is empty" in caplog.text
 
 
 async def test_what_was_removed_in_kafka_is_in_nobody_s_way(disk: SimulatedDisk) -> None:

@@ -1,19 +1,21 @@
-"""The page about the APIs says what the registry says."""
+"""The pages about the APIs and their rights say what the registry says."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from trio_broker.handlers.support.documentation import render_apis
+import pytest
+
+from trio_broker.handlers.support.documentation import render_apis, render_rights
 from trio_broker.handlers.support.registry import served_apis
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "apis.md"
 
 
-def test_the_page_of_apis_is_up_to_date():
-    written = PAGE.read_text(encoding="utf-8")
-    assert written == render_apis(), "write it again: python -m trio_broker.handlers.support.documentation"
+@pytest.mark.parametrize(("page", "render"), [("apis.md", render_apis), ("rights.md", render_rights)])
+def test_the_pages_are_up_to_date(page, render):
+    written = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert written == render(), "write it again: python -m trio_broker.handlers.support.documentation"
 
 
 def test_every_served_api_has_its_line_with_the_advertised_versions():

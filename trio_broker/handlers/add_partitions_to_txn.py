@@ -91,7 +91,10 @@ def results(
     requires=[
         InHandler([CLUSTER_ACTION], "of brokers, the request: CLUSTER_AUTHORIZATION_FAILED"),
         InHandler([WRITE_TRANSACTIONAL_ID], "all partitions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-        InHandler([WRITE_TOPIC], "its partitions: TOPIC_AUTHORIZATION_FAILED, and all others OPERATION_NOT_ATTEMPTED"),
+        InHandler(
+            [WRITE_TOPIC],
+            "the partitions of a topic: TOPIC_AUTHORIZATION_FAILED, and all others OPERATION_NOT_ATTEMPTED",
+        ),
     ],
 )
 def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: Context) -> Steps[AddPartitionsToTxnResponse]:

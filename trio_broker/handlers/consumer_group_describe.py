@@ -43,7 +43,7 @@ def refused_group(group_id: str, error: KafkaError) -> DescribedGroup:
     error_response=error_response,
     requires=[
         ForEach([DESCRIBE_GROUP], "group_ids", "groups", itself),
-        InHandler([DESCRIBE_TOPIC], "its group: TOPIC_AUTHORIZATION_FAILED"),
+        InHandler([DESCRIBE_TOPIC], "a group that reads the topic: TOPIC_AUTHORIZATION_FAILED"),
     ],
 )
 async def consumer_group_describe(

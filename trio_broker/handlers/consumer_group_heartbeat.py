@@ -26,7 +26,12 @@ def error_response(request: ConsumerGroupHeartbeatRequest, error: KafkaError) ->
 @handles(
     ConsumerGroupHeartbeatRequest,
     error_response=error_response,
-    requires=[for_group(READ_GROUP), InHandler([DESCRIBE_TOPIC], "the request: TOPIC_AUTHORIZATION_FAILED")],
+    requires=[
+        for_group(READ_GROUP),
+        InHandler(
+            [DESCRIBE_TOPIC], "a subscription by name: TOPIC_AUTHORIZATION_FAILED; by a pattern the topic is left out"
+        ),
+    ],
 )
 def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: Context

@@ -44,7 +44,7 @@ def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTop
     error_response=error_response,
     requires=[
         ForEach([CREATE_TOPIC], "topics", "topics", its_name, unless=CREATE_CLUSTER),
-        InHandler([DESCRIBE_TOPIC_CONFIGS], "its settings are left out"),
+        InHandler([DESCRIBE_TOPIC_CONFIGS], "the settings in the answer are left out"),
     ],
     by_controller=True,
 )

@@ -42,7 +42,7 @@ def error_response(request: DescribeTransactionsRequest, error: KafkaError) -> D
     error_response=error_response,
     requires=[
         ForEach([DESCRIBE_TRANSACTIONAL_ID], "transactional_ids", "transaction_states", itself),
-        InHandler([DESCRIBE_TOPIC], "its partitions are left out"),
+        InHandler([DESCRIBE_TOPIC], "the partitions of the topic are left out"),
     ],
 )
 async def describe_transactions(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:

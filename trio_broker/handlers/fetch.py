@@ -93,7 +93,7 @@ def error_response(request: FetchRequest, error: KafkaError) -> FetchResponse:
     FetchRequest,
     error_response=error_response,
     requires=[
-        InHandler([READ_TOPIC], "its partitions: TOPIC_AUTHORIZATION_FAILED"),
+        InHandler([READ_TOPIC], "the partitions of a topic: TOPIC_AUTHORIZATION_FAILED"),
         InHandler([CLUSTER_ACTION], "of a replica, all partitions: TOPIC_AUTHORIZATION_FAILED"),
     ],
 )

@@ -52,7 +52,11 @@ def refused_key(key: str, error: KafkaError) -> Coordinator:
 @handles(
     FindCoordinatorRequest,
     error_response=error_response,
-    requires=[InHandler([DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, CLUSTER_ACTION], "its key: the error of its type")],
+    requires=[
+        InHandler([DESCRIBE_GROUP], "the key of a group: GROUP_AUTHORIZATION_FAILED"),
+        InHandler([DESCRIBE_TRANSACTIONAL_ID], "a transactional id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        InHandler([CLUSTER_ACTION], "the key of a share group: CLUSTER_AUTHORIZATION_FAILED"),
+    ],
 )
 def find_coordinator(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoordinatorResponse]:
     """Answer with the coordinator of each group or transactional id."""

@@ -36,7 +36,7 @@ def error_response(request: InitProducerIdRequest, error: KafkaError) -> InitPro
         InHandler([WRITE_TRANSACTIONAL_ID], "the request with an id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
         InHandler(
             [IDEMPOTENT_WRITE, WRITE_TOPIC],
-            "the request without: CLUSTER_AUTHORIZATION_FAILED, if there can be no topic to write to either",
+            "the request without an id, unless there is any topic to write to: CLUSTER_AUTHORIZATION_FAILED",
         ),
     ],
 )

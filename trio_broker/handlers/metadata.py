@@ -77,9 +77,9 @@ def error_response(request: MetadataRequest, error: KafkaError) -> MetadataRespo
     requires=[
         InHandler(
             [DESCRIBE_TOPIC],
-            "TOPIC_AUTHORIZATION_FAILED by name, UNKNOWN_TOPIC_ID by id, left out where all are asked for",
+            "the topic: TOPIC_AUTHORIZATION_FAILED by name, UNKNOWN_TOPIC_ID by id; left out where all are asked for",
         ),
-        InHandler([CREATE_CLUSTER, CREATE_TOPIC], "to create it: TOPIC_AUTHORIZATION_FAILED"),
+        InHandler([CREATE_CLUSTER, CREATE_TOPIC], "creating it by its mention: TOPIC_AUTHORIZATION_FAILED"),
         InHandler([DESCRIBE_CLUSTER], "no authorized operations of the cluster"),
     ],
 )

@@ -32,7 +32,10 @@ def error_response(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDel
 @handles(
     OffsetDeleteRequest,
     error_response=error_response,
-    requires=[for_group(DELETE_GROUP), InHandler([READ_TOPIC], "its partitions: TOPIC_AUTHORIZATION_FAILED")],
+    requires=[
+        for_group(DELETE_GROUP),
+        InHandler([READ_TOPIC], "the partitions of a topic: TOPIC_AUTHORIZATION_FAILED"),
+    ],
 )
 async def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
     """Delete the offsets of the partitions that exist; every other partition gets its error."""

@@ -82,8 +82,10 @@ def failed(topic: OffsetFetchRequestTopics, code: ErrorCode) -> Steps[OffsetFetc
     OffsetFetchRequest,
     error_response=error_response,
     requires=[
-        InHandler([DESCRIBE_GROUP], "its group: GROUP_AUTHORIZATION_FAILED"),
-        InHandler([DESCRIBE_TOPIC], "its partitions: TOPIC_AUTHORIZATION_FAILED; left out where all are asked for"),
+        InHandler([DESCRIBE_GROUP], "the group: GROUP_AUTHORIZATION_FAILED"),
+        InHandler(
+            [DESCRIBE_TOPIC], "the partitions of a topic: TOPIC_AUTHORIZATION_FAILED; left out where all are asked for"
+        ),
     ],
 )
 def offset_fetch(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchResponse]:

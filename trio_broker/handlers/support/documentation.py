@@ -1,16 +1,18 @@
-"""Renders the registry of handlers as ``docs/apis.md``.
+"""Renders the registry of handlers as ``docs/apis.md``, and the rights that it declares as ``docs/rights.md``.
 
-``python -m trio_broker.handlers.support.documentation`` writes the page.
+``python -m trio_broker.handlers.support.documentation`` writes both pages.
 
-A test compares the page with the registry, so that neither moves without the other.
+A test compares the pages with the registry, so that neither moves without the other.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from kafka_wire.schema import VersionRange
 from trio_broker.handlers.support.registry import ServedApi, served_apis
+from trio_broker.handlers.support.rights import ForEach, Requirement, rights_of
 
 INTRODUCTION = """\
 # APIs
@@ -27,6 +29,20 @@ forward it. What is marked *brokers* is advertised and let in only on the listen
 *Flexible from* is the first version with compact lengths and tagged fields.
 """
 
+RIGHTS_INTRODUCTION = """\
+# Rights
+
+What each API asks for, where there is an authorizer ([security.md](security.md#authorisation)). This page is written by
+`python -m trio_broker.handlers.support.documentation` from the declarations that the broker goes by; a test takes away
+one right after the other.
+
+The right comes first: who lacks it does not learn whether there is such a topic, group or id. Of two rights with *or*
+between them one is enough.
+An API without a line is not served.
+"""
+
+RIGHTS_TITLES = ("API", "right", "what is refused without it, and how")
+
 TITLES = ("key", "API", "versions", "flexible from", "by", "handler", "what it does")
 
 
@@ -35,6 +51,21 @@ def render_apis() -> str:
     apis = sorted(served_apis().values(), key=lambda api: api.api_key)
     rows = "".join(_line(_cells(api)) for api in apis)
     return f"{INTRODUCTION}\n{_line(TITLES)}{_line('---' for _ in TITLES)}{rows}{_notes(apis)}"
+
+
+def render_rights() -> str:
+    """Return the whole page of rights."""
+    apis = sorted(served_apis().values(), key=lambda api: api.api_key)
+    # One that holds for two lists of a request is said once.
+    rows = dict.fromkeys(_line(_right_cells(api, each)) for api in apis for each in api.requires)
+    return f"{RIGHTS_INTRODUCTION}\n{_line(RIGHTS_TITLES)}{_line('---' for _ in RIGHTS_TITLES)}{''.join(rows)}"
+
+
+def _right_cells(api: ServedApi, requirement: Requirement) -> tuple[str, ...]:
+    name = api.request.__name__.removesuffix("Request")
+    depends = isinstance(requirement, ForEach) and requirement.right is not None
+    needed = (", by type " if depends else " or ").join(f"`{right}`" for right in rights_of(requirement))
+    return name, needed or "none", re.sub(r"\b[A-Z]+(_[A-Z]+)+\b", r"`\g<0>`", requirement.refusal)
 
 
 def _cells(api: ServedApi) -> tuple[str, ...]:
@@ -83,8 +114,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
-    import sys
     from pathlib import Path
 
-    page = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/apis.md")
-    page.write_text(render_apis(), encoding="utf-8")
+    for page, text in (("apis.md", render_apis()), ("rights.md", render_rights())):
+        Path("docs", page).write_text(text, encoding="utf-8")

@@ -118,7 +118,7 @@ class ForEach:
     @property
     def refusal(self) -> str:
         codes = dict.fromkeys(right.error.name for right in self.rights)
-        return f"its item: {', '.join(codes)}"
+        return f"the item: {', '.join(codes)}"
 
 
 @attrs.frozen
