@@ -1,7 +1,4 @@
-"""What each API requires: every declared right is asked for, and no other, and its lack is answered as declared.
-
-The requests are made from the declarations of ``kafka_wire``, so that no API can be left out.
-"""
+"""What each API requires: every declared right is asked for, and no other, and its lack is answered as declared."""
 
 from __future__ import annotations
 
@@ -9,69 +6,13 @@ import attrs
 import pytest
 import trio
 
-from bench.largest_requests import request_with, topic_name
-from kafka_wire.apis import ApiKey
-from kafka_wire.codec import decode
+from bench.largest_requests import topic_name
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.error_counts import ERROR_WALKS
-from kafka_wire.headers import read_response_header
+from tests.handlers.missing_rights import authorization_errors, body_of, lacks, version_of
 from tests.handlers.two_brokers import FROM_BROKER, HERE, Locator, Peers, in_cluster
 from tests.handlers.wire_client import WireClient, new_dispatcher
-from trio_broker.handlers.support import rights
 from trio_broker.handlers.support.registry import ServedApi, served_apis
-from trio_broker.handlers.support.rights import ERRORS, NoRight, Right
-
-BY_NAME = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12, ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
-"""The last versions in which topics go by name; ids are in tests of their own."""
-
-OLDER = {ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.DELETE_TOPICS: 5, ApiKey.METADATA: 9}
-
-AUTHORIZATION = frozenset(ERRORS.values())
-
-INSTEAD: dict[tuple[ApiKey, Right], set[ErrorCode]] = {
-    # Another right does, too.
-    (ApiKey.CREATE_TOPICS, rights.CREATE_CLUSTER): set(),
-    (ApiKey.CREATE_TOPICS, rights.CREATE_TOPIC): set(),
-    (ApiKey.DELETE_TOPICS, rights.DELETE_CLUSTER): set(),
-    (ApiKey.DELETE_TOPICS, rights.DELETE_TOPIC): set(),
-    (ApiKey.WRITE_TXN_MARKERS, rights.ALTER_CLUSTER): set(),
-    (ApiKey.WRITE_TXN_MARKERS, rights.CLUSTER_ACTION): set(),
-    (ApiKey.OFFSET_FOR_LEADER_EPOCH, rights.DESCRIBE_TOPIC): set(),
-    (ApiKey.METADATA, rights.CREATE_CLUSTER): set(),
-    (ApiKey.METADATA, rights.CREATE_TOPIC): set(),
-    (ApiKey.INIT_PRODUCER_ID, rights.IDEMPOTENT_WRITE): set(),
-    (ApiKey.INIT_PRODUCER_ID, rights.WRITE_TOPIC): set(),
-    # Left out without an error.
-    (ApiKey.CREATE_TOPICS, rights.DESCRIBE_TOPIC_CONFIGS): set(),
-    (ApiKey.DESCRIBE_CLUSTER, rights.DESCRIBE_CLUSTER): set(),
-    (ApiKey.METADATA, rights.DESCRIBE_CLUSTER): set(),
-    (ApiKey.LIST_GROUPS, rights.DESCRIBE_CLUSTER): set(),
-    (ApiKey.LIST_GROUPS, rights.DESCRIBE_GROUP): set(),
-    (ApiKey.LIST_TRANSACTIONS, rights.DESCRIBE_TRANSACTIONAL_ID): set(),
-    (ApiKey.DESCRIBE_TRANSACTIONS, rights.DESCRIBE_TOPIC): set(),
-    # The group is not coordinated here; see the tests below.
-    (ApiKey.OFFSET_DELETE, rights.READ_TOPIC): set(),
-    (ApiKey.OFFSET_FETCH, rights.DESCRIBE_TOPIC): set(),
-    # The request is about something else.
-    (ApiKey.PRODUCE, rights.CLUSTER_ACTION): set(),
-    (ApiKey.FETCH, rights.CLUSTER_ACTION): set(),
-    (ApiKey.LIST_OFFSETS, rights.CLUSTER_ACTION): set(),
-    (ApiKey.OFFSET_FOR_LEADER_EPOCH, rights.CLUSTER_ACTION): set(),
-    (ApiKey.ADD_PARTITIONS_TO_TXN, rights.CLUSTER_ACTION): set(),
-    (ApiKey.CONSUMER_GROUP_DESCRIBE, rights.DESCRIBE_TOPIC): set(),
-    **{(ApiKey.FIND_COORDINATOR, right): set() for right in (rights.DESCRIBE_TRANSACTIONAL_ID, rights.CLUSTER_ACTION)},
-    **{
-        (key, right): set()
-        for key, cluster, group in (
-            (ApiKey.DESCRIBE_CONFIGS, rights.DESCRIBE_CLUSTER_CONFIGS, rights.DESCRIBE_GROUP_CONFIGS),
-            (ApiKey.ALTER_CONFIGS, rights.ALTER_CLUSTER_CONFIGS, rights.ALTER_GROUP_CONFIGS),
-            (ApiKey.INCREMENTAL_ALTER_CONFIGS, rights.ALTER_CLUSTER_CONFIGS, rights.ALTER_GROUP_CONFIGS),
-        )
-        for right in (cluster, group)
-    },
-}
-"""The authorization errors in the answer to a request of a client that lacks one right alone, where that right's own
-is not among them."""
+from trio_broker.handlers.support.rights import NoRight, Right
 
 
 @attrs.define
@@ -103,18 +44,12 @@ def client_of(wire: WireClient, authorizer: AllBut, *, between_brokers: bool = F
 
 async def answer_codes(wire: WireClient, authorizer: AllBut, api: ServedApi) -> set[ErrorCode]:
     """The authorization errors in the answer to a request of ``api``."""
-    version = {**BY_NAME, **OLDER}.get(api.api_key, api.versions.high)
     client = client_of(wire, authorizer, between_brokers=api.between_brokers)
-    body = request_with(api.request, version, (), 0)
     answer = None
     # Some would wait for others, long after the rights were asked for.
     with trio.move_on_after(0.2):
-        answer = await client.send(api.api_key, version, body)
-    if answer is None:
-        return set()
-    _, position = read_response_header(api.api_key, version, answer)
-    response, _ = decode(api.request.RESPONSE, version, answer, position)
-    return {ErrorCode(code) for code in ERROR_WALKS[type(response)](response) or ()} & AUTHORIZATION
+        answer = await client.send(api.api_key, version_of(api), body_of(api))
+    return set() if answer is None else authorization_errors(api, answer)
 
 
 APIS = [pytest.param(api, id=api.api_key.name) for api in served_apis().values()]
@@ -124,15 +59,10 @@ APIS = [pytest.param(api, id=api.api_key.name) for api in served_apis().values()
 async def test_the_lack_of_a_right_is_answered_as_declared(wire, api: ServedApi):
     await wire.create_topic(topic_name(0))
     assert api.requires
-    everything = AllBut(frozenset())
-    assert await answer_codes(wire, everything, api) == set()
-    assert everything.asked <= api.rights
-    for right in api.rights:
-        lacking = AllBut(frozenset({right}))
-        expected = INSTEAD.get((api.api_key, right), {right.error})
-        assert await answer_codes(wire, lacking, api) == expected, right
-        assert lacking.asked <= api.rights
-    nothing = AllBut(api.rights)
-    await answer_codes(wire, nothing, api)
-    assert nothing.asked <= api.rights
-    assert not (nothing.asked and isinstance(api.requires[0], NoRight))
+    asked: set[Right] = set()
+    for denied, expected in lacks(api):
+        authorizer = AllBut(denied)
+        assert await answer_codes(wire, authorizer, api) == expected, denied
+        asked |= authorizer.asked
+    assert asked <= api.rights
+    assert not (asked and isinstance(api.requires[0], NoRight))
