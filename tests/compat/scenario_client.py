@@ -77,21 +77,26 @@ class NoAnswer(Exception):
 
 @attrs.define
 class Connection:
-    """One connection to a broker, which may have one request under way."""
+    """One connection to a broker, which may have one request under way. ``source`` is the client's address."""
 
     port: int
     waiting_for: tuple[Any, int] | None = None
+    source: str = "127.0.0.1"
     _socket: socket.socket = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", self.port), timeout=scaled(ANSWER_SECONDS))
+        broker, timeout = ("127.0.0.1", self.port), scaled(ANSWER_SECONDS)
+        self._socket = socket.create_connection(broker, timeout, source_address=(self.source, 0))
 
     def send(self, request: Any, version: int) -> None:
         assert self.waiting_for is None, f"{self.waiting_for[0]} was not answered yet"
-        header = RequestHeader(api_key=request.API_KEY, api_version=version, correlation_id=7, client_id=CLIENT_ID)
-        frame = request_header(header) + encode_bytes(request, version)
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        self.send_bytes(request.API_KEY, version, encode_bytes(request, version))
         self.waiting_for = (request, version)
+
+    def send_bytes(self, api_key: int, version: int, body: bytes) -> None:
+        header = RequestHeader(api_key=api_key, api_version=version, correlation_id=7, client_id=CLIENT_ID)
+        frame = request_header(header) + body
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
 
     def receive(self) -> Any:
         """Return the response to the request that is under way.
@@ -102,11 +107,15 @@ class Connection:
         assert self.waiting_for is not None, "nothing was asked"
         request, version = self.waiting_for
         self.waiting_for = None
-        frame = self._exactly(*struct.unpack(">i", self._exactly(4)))
+        frame = self.receive_bytes()
         _, position = read_response_header(request.API_KEY, version, frame)
         response, end = decode(type(request).RESPONSE, version, frame, position)
         assert end == len(frame), f"{len(frame) - end} bytes are left over after {response}"
         return response
+
+    def receive_bytes(self) -> bytes:
+        """Return the next answer, with its header; raises as ``receive``."""
+        return self._exactly(*struct.unpack(">i", self._exactly(4)))
 
     def _exactly(self, size: int) -> bytes:
         data = b""

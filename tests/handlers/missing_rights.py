@@ -47,10 +47,10 @@ INSTEAD: dict[tuple[ApiKey, Right], set[ErrorCode]] = {
     (ApiKey.LIST_GROUPS, rights.DESCRIBE_GROUP): set(),
     (ApiKey.LIST_TRANSACTIONS, rights.DESCRIBE_TRANSACTIONAL_ID): set(),
     (ApiKey.DESCRIBE_TRANSACTIONS, rights.DESCRIBE_TOPIC): set(),
-    # The group is not coordinated here; see the tests below.
+    # There is no such group, which is the error of all its partitions.
     (ApiKey.OFFSET_DELETE, rights.READ_TOPIC): set(),
-    (ApiKey.OFFSET_FETCH, rights.DESCRIBE_TOPIC): set(),
-    # The request is about something else.
+    # The request is about something else, or about what comes after.
+    (ApiKey.DESCRIBE_TOPIC_PARTITIONS, rights.DESCRIBE_TOPIC): set(),
     (ApiKey.PRODUCE, rights.CLUSTER_ACTION): set(),
     (ApiKey.FETCH, rights.CLUSTER_ACTION): set(),
     (ApiKey.LIST_OFFSETS, rights.CLUSTER_ACTION): set(),

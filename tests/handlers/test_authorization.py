@@ -11,7 +11,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafka_wire.messages.describe_cluster import DescribeClusterRequest
-from kafka_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafka_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -68,6 +68,9 @@ async def test_a_topic_that_may_not_be_seen_is_denied_whether_it_is_there_or_not
     await allow(broker, entry())
     asked = [{"name": name} for name in ("orders", "secrets", "nothing", "no//name")]
     assert await metadata(alice, *asked) == [("orders", 0)] + [(each["name"], DENIED) for each in asked[1:]]
+    named = DescribeTopicPartitionsRequest(topics=[TopicRequest(**each) for each in asked], response_partition_limit=9)
+    told = {topic.name: topic.error_code for topic in (await alice.ask(named, 0)).topics}
+    assert told == {"orders": 0} | {each["name"]: DENIED for each in asked[1:]}
     assert "nothing" not in broker.services.metadata_cache.image.topics
 
 

@@ -30,7 +30,7 @@ from trio_broker.handlers.support.authorized_operations import topic_operations
 from trio_broker.handlers.support.broker_nodes import BrokerEndpoints, broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.rights import DESCRIBE_TOPIC, ForEach, InHandler, its_name
+from trio_broker.handlers.support.rights import DESCRIBE_TOPIC, InHandler
 
 
 def error_response(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
@@ -50,10 +50,7 @@ class Position:
 @handles(
     DescribeTopicPartitionsRequest,
     error_response=error_response,
-    requires=[
-        ForEach([DESCRIBE_TOPIC], "topics", "topics", its_name),
-        InHandler([DESCRIBE_TOPIC], "left out, where all are asked for"),
-    ],
+    requires=[InHandler([DESCRIBE_TOPIC], "the topic: TOPIC_AUTHORIZATION_FAILED; left out where all are asked for")],
 )
 async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: Context
@@ -94,6 +91,9 @@ async def page(
             continue
         if room == 0:
             return response(topics, Cursor(topic_name=name, partition_index=0))
+        if not context.may(DESCRIBE_TOPIC, name):
+            topics.append(missing_topic(name, DESCRIBE_TOPIC.error))
+            continue
         topic = image.topics.get(name)
         # Perhaps deleted since the page before, whose cursor named it: no reason to refuse the others.
         if topic is None:
