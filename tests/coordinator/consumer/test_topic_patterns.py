@@ -74,6 +74,13 @@ def test_a_pattern_that_others_would_think_about_for_ever_is_matched_at_once():
     assert time.process_time() - began < 1
 
 
+def test_topics_that_the_member_may_not_see_are_no_matches():
+    resolution = PatternResolution(["o.*"], ["orders", "others"], 0, lambda name: name != "others")
+    while not resolution.step():
+        pass
+    assert resolution.result()["o.*"].topics == {"orders"}
+
+
 def steps_of(resolution: PatternResolution, cost: int = COST_PER_STEP) -> int:
     steps = 1
     while not resolution.step(cost):
