@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bench import (
+    acls,
     admin_load,
     admin_pages,
     bulk,
@@ -78,6 +79,7 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "hostile-clients": hostile_clients.hostile_clients,
     "log-checks": log_checks.log_checks,
     "loop-hold": loop_hold.loop_hold,
+    "acls": acls.acls,
     "metadata-changes": metadata_changes.metadata_changes,
     "admin-pages": admin_pages.pages,
     "admin-cost": admin_load.cost,

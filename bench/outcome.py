@@ -107,6 +107,10 @@ GOALS: Mapping[str, Goal] = {
     "failover-stopped": Goal("leader stopped: longest gap of a partition", Better.LESS, 200, "ms"),
     "failover-controller": Goal("controller killed, 10,000 partitions: next topic created", Better.LESS, 5, "s"),
     "failover-seen": Goal("a new topic known to every broker", Better.LESS, 100, "ms"),
+    "acls-first": Goal(
+        "check of a right, 10,000 access control entries, the first of its kind", Better.LESS, 100, "µs"
+    ),
+    "acls-kept": Goal("the same, kept", Better.LESS, 5, "µs"),
     "loop-hold": Goal("longest hold of the event loop by one request, each API at its largest", Better.LESS, 20, "ms"),
     "metadata-changes-10000": Goal(
         "one changed ISR in a topic of 10,000 partitions: CPU of the event loop", Better.LESS, 0.3, "ms"
