@@ -60,6 +60,7 @@ from trio_broker.cluster.stored_controller_locator import StoredControllerLocato
 from trio_broker.cluster.stored_metadata import require_own_metadata
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import background_nursery, start_background
+from trio_broker.concurrency.yield_budget import in_turns
 from trio_broker.config.authorizer_config import NO_AUTHORIZER, AuthorizerConfig, principals_of
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, inter_broker_listener
@@ -282,7 +283,7 @@ class Opening:
             if authorizer is not None:
                 # First of all: what is denied is denied before anything else follows.
                 acls = AclPublisher(authorizer)
-                acls.follow(MetadataImage(), metadata_cache.image)
+                await in_turns(acls.follow(MetadataImage(), metadata_cache.image))
                 publisher.subscribers = (acls, *publisher.subscribers)
             elif ignored := len(acl_records(metadata_cache.image)):
                 log.warning("%d access control entries have no effect: authorizer.class.name is empty", ignored)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
+
 from bench.largest_requests import request_with
 from kafka_wire.apis import ApiKey
 from kafka_wire.codec import decode
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.error_counts import ERROR_WALKS
 from kafka_wire.headers import read_response_header
+from tests.handlers.two_brokers import FROM_BROKER, HERE, Locator, Peers, in_cluster
+from tests.handlers.wire_client import WireClient, new_dispatcher
 from trio_broker.handlers.support import rights
 from trio_broker.handlers.support.registry import ServedApi
 from trio_broker.handlers.support.rights import ERRORS, Right
@@ -107,3 +111,30 @@ def authorization_errors(api: ServedApi, answer: bytes) -> set[ErrorCode]:
     _, position = read_response_header(api.api_key, version, answer)
     response, _ = decode(api.request.RESPONSE, version, answer, position)
     return {ErrorCode(code) for code in ERROR_WALKS[type(response)](response) or ()} & AUTHORIZATION
+
+
+@attrs.define
+class AllBut:
+    """An authorizer that allows everything but ``denied``, and remembers what it was asked for."""
+
+    denied: frozenset[Right]
+    asked: set[Right] = attrs.Factory(set)
+    generation: int = 0
+
+    def authorize(self, principal, host, operation, resource_type, name):
+        self.asked.add(Right(operation, resource_type))
+        return Right(operation, resource_type) not in self.denied
+
+    def authorize_by_resource_type(self, principal, host, operation, resource_type):
+        return self.authorize(principal, host, operation, resource_type, "")
+
+    def reason(self, principal, host, operation, resource_type, name):
+        return "a test"
+
+
+def client_of(wire: WireClient, authorizer: AllBut, *, between_brokers: bool = False) -> WireClient:
+    """A client of the broker of ``wire`` that has what ``authorizer`` says."""
+    wire.services.authorizer = authorizer
+    if between_brokers:
+        return in_cluster(wire, Locator(HERE), Peers(), FROM_BROKER)
+    return WireClient(new_dispatcher(wire.services), wire.clock)

@@ -45,10 +45,15 @@ async def one_pass(turns: Turns) -> None:
 
 @pytest.mark.parametrize(("api", "version", "path"), CASES)
 async def test_no_step_grows_with_the_request(wire, monkeypatch, api: ServedApi, version, path):
-    kind = api.request
     await wire.create_topic("wide", 5)
     if api.between_brokers:
         wire = in_cluster(wire, Locator(HERE), Peers(), FROM_BROKER)
+    await require_small_steps(wire, monkeypatch, api, version, path)
+
+
+async def require_small_steps(wire, monkeypatch, api: ServedApi, version, path):
+    """Send a request of many elements at ``path``, and look at its dearest step."""
+    kind = api.request
     # Readers and writers are compiled, and the types of fields resolved, when they are first used.
     with trio.move_on_after(5):
         await wire.send(kind.API_KEY, version, request_with(kind, version, path, FIRST_ELEMENTS))

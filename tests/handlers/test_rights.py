@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 import trio
 
 from bench.largest_requests import topic_name
 from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
-from tests.handlers.missing_rights import authorization_errors, body_of, lacks, version_of
-from tests.handlers.two_brokers import FROM_BROKER, HERE, Locator, Peers, in_cluster
-from tests.handlers.wire_client import WireClient, new_dispatcher
+from tests.handlers.missing_rights import AllBut, authorization_errors, body_of, client_of, lacks, version_of
+from tests.handlers.wire_client import WireClient
 from trio_broker.handlers.support.registry import ServedApi, served_apis
 from trio_broker.handlers.support.rights import DESCRIBE_TOPIC, NoRight, Right
-
-
-@attrs.define
-class AllBut:
-    """An authorizer that allows everything but ``denied``, and remembers what it was asked for."""
-
-    denied: frozenset[Right]
-    asked: set[Right] = attrs.Factory(set)
-    generation: int = 0
-
-    def authorize(self, principal, host, operation, resource_type, name):
-        self.asked.add(Right(operation, resource_type))
-        return Right(operation, resource_type) not in self.denied
-
-    def authorize_by_resource_type(self, principal, host, operation, resource_type):
-        return self.authorize(principal, host, operation, resource_type, "")
-
-    def reason(self, principal, host, operation, resource_type, name):
-        return "a test"
-
-
-def client_of(wire: WireClient, authorizer: AllBut, *, between_brokers: bool = False) -> WireClient:
-    """A client of the broker of ``wire`` that has what ``authorizer`` says."""
-    wire.services.authorizer = authorizer
-    if between_brokers:
-        return in_cluster(wire, Locator(HERE), Peers(), FROM_BROKER)
-    return WireClient(new_dispatcher(wire.services), wire.clock)
 
 
 async def answer_codes(wire: WireClient, authorizer: AllBut, api: ServedApi) -> set[ErrorCode]:

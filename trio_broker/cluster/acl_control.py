@@ -5,7 +5,7 @@ Source: Kafka's AclControlManager, AclApis.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -15,6 +15,8 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns, count_in_turns, list_in_turns
 from trio_broker.runtime.randomness import Random, random_uuid
 from trio_broker.security.standard_acl import AclFilter, StandardAcl, parse_network
 
@@ -42,7 +44,7 @@ def acl_records(image: MetadataImage) -> Mapping[bytes, AccessControlEntryRecord
 
 def decide_new_acls(
     image: MetadataImage, acls: Sequence[StandardAcl], random: Random
-) -> Iterator[ControllerResult[StandardAcl] | KafkaError]:
+) -> Steps[list[ControllerResult[StandardAcl] | KafkaError]]:
     """Create each entry, unless there is one that says the same, which is no error.
 
     Raises:
@@ -50,13 +52,13 @@ def decide_new_acls(
     """
     if len(acls) > MAX_RECORDS_PER_USER_OP:
         raise KafkaError(f"more than {MAX_RECORDS_PER_USER_OP} entries at once", code=ErrorCode.INVALID_REQUEST)
-    existing = {acl_of(record) for record in acl_records(image).values()}
+    existing = yield from count_in_turns(acl_of(record) for record in acl_records(image).values())
 
     def decide(acl: StandardAcl) -> ControllerResult[StandardAcl]:
         require_valid(acl)
         if acl in existing:
             return ControllerResult(acl, ())
-        existing.add(acl)
+        existing[acl] = 1
         record = AccessControlEntryRecord(
             id=random_uuid(random),
             resource_type=acl.resource_type,
@@ -69,31 +71,43 @@ def decide_new_acls(
         )
         return ControllerResult(acl, (record,))
 
-    return (attempt(partial(decide, acl)) for acl in acls)
+    decisions = yield from list_in_turns(attempt(partial(decide, acl)) for acl in acls)
+    yield from clear_in_turns(existing)
+    return decisions
 
 
 def decide_acl_deletions(
     image: MetadataImage, filters: Sequence[AclFilter]
-) -> Iterator[ControllerResult[Sequence[StandardAcl]] | KafkaError]:
+) -> Steps[list[ControllerResult[Sequence[StandardAcl]] | KafkaError]]:
     """Remove the entries that each filter matches; an entry that two of them match is in the outcome of both."""
-    acls = {acl_id: acl_of(record) for acl_id, record in acl_records(image).items()}
+    decisions: list[ControllerResult[Sequence[StandardAcl]] | KafkaError] = []
     removed: set[bytes] = set()
-
-    def decide(wanted: AclFilter) -> ControllerResult[Sequence[StandardAcl]]:
+    matched = 0
+    budget = YieldBudget()
+    for wanted in filters:
+        if budget.is_spent:
+            yield budget.renewed
         if wanted.has_unknown:
-            raise KafkaError("Unknown patternFilter or entryFilter.", code=ErrorCode.INVALID_REQUEST)
-        matching = {acl_id: acl for acl_id, acl in acls.items() if wanted.matches(acl)}
-        new = [acl_id for acl_id in matching if acl_id not in removed]
-        if len(removed) + len(new) > MAX_RECORDS_PER_USER_OP:
-            raise KafkaError(
-                f"Cannot remove more than {MAX_RECORDS_PER_USER_OP} acls in a single delete operation.",
-                code=ErrorCode.INVALID_REQUEST,
-            )
+            decisions.append(KafkaError("Unknown patternFilter or entryFilter.", code=ErrorCode.INVALID_REQUEST))
+            continue
+        matching: list[tuple[bytes, StandardAcl]] = []
+        for acl_id, record in acl_records(image).items():
+            if wanted.matches(acl := acl_of(record)):
+                matching.append((acl_id, acl))
+            if budget.is_spent:
+                yield budget.renewed
+        # Those that are matched again count as well: a few bytes would ask for all of them once more.
+        matched += len(matching)
+        if matched > MAX_RECORDS_PER_USER_OP:
+            text = f"Cannot remove more than {MAX_RECORDS_PER_USER_OP} acls in a single delete operation."
+            decisions.append(KafkaError(text, code=ErrorCode.INVALID_REQUEST))
+            matched -= len(matching)
+            continue
+        new = [acl_id for acl_id, _ in matching if acl_id not in removed]
         removed.update(new)
         records = tuple(RemoveAccessControlEntryRecord(id=acl_id) for acl_id in new)
-        return ControllerResult(tuple(matching.values()), records)
-
-    return (attempt(partial(decide, wanted)) for wanted in filters)
+        decisions.append(ControllerResult(tuple(acl for _, acl in matching), records))
+    return decisions
 
 
 def require_valid(acl: StandardAcl) -> None:

@@ -279,12 +279,16 @@ class Controller:
         return (await self.operations.carry_out(decide))[0]
 
     async def create_acls(self, acls: Sequence[StandardAcl]) -> list[StandardAcl | KafkaError]:
-        decisions = partial(decide_new_acls, acls=acls, random=self._runtime.random)
-        return (await self.operations.carry_out(lambda: list_in_turns(decisions(self.image)), is_recorded=True))[0]
+        def decide() -> Steps[Iterable[ControllerResult[StandardAcl] | KafkaError]]:
+            return decide_new_acls(self.image, acls, self._runtime.random)
+
+        return (await self.operations.carry_out(decide, is_recorded=True))[0]
 
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[Sequence[StandardAcl] | KafkaError]:
-        decisions = partial(decide_acl_deletions, filters=filters)
-        return (await self.operations.carry_out(lambda: list_in_turns(decisions(self.image)), is_recorded=True))[0]
+        def decide() -> Steps[Iterable[ControllerResult[Sequence[StandardAcl]] | KafkaError]]:
+            return decide_acl_deletions(self.image, filters)
+
+        return (await self.operations.carry_out(decide, is_recorded=True))[0]
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
         finalized = await self.operations.decide(

@@ -37,7 +37,7 @@ async def delete_acls(request: DeleteAclsRequest, context: Context) -> DeleteAcl
     wanted = [filter_of(each) async for each in InTurns(request.filters)]
     context.release_for_disk()
     results = []
-    for outcome in await context.services.controller.delete_acls(wanted):
+    async for outcome in InTurns(await context.services.controller.delete_acls(wanted)):
         if isinstance(outcome, KafkaError):
             results.append(refused(outcome))
         else:
