@@ -1,4 +1,4 @@
-"""A real Kafka tells clients that lack a right the same as we do, by the same requests.
+"""A real Kafka answers clients that lack a right as we do, by the same requests.
 
 Nobody logs in: rights differ by the address of a client. The administrator, and Kafka itself, are at one address of the
 loopback network; the client is at another one, and may do everything but what is denied to it.
@@ -48,7 +48,7 @@ LEFT_OUT = {ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.DESCRIBE_ACLS}
 STRICTER = "PRODUCE without WRITE on TRANSACTIONAL_ID"
 """Kafka asks for the right to a transactional id where a batch is transactional, and we wherever one is named."""
 
-Told = dict[str, set[ErrorCode]]
+Errors = dict[str, set[ErrorCode]]
 """The authorization errors in an answer, by what was asked and denied."""
 
 
@@ -76,7 +76,7 @@ class Comparison:
         self.admin.send(DescribeAclsRequest(**attrs.asdict(asked)), 3)
         return sum(len(each.acls) for each in self.admin.receive().resources)
 
-    def told(self, api: ServedApi, denied: Collection[Right]) -> set[ErrorCode]:
+    def errors(self, api: ServedApi, denied: Collection[Right]) -> set[ErrorCode]:
         topic = CreatableTopic(name=topic_name(0), num_partitions=1, replication_factor=1, assignments=[], configs=[])
         self.admin.send(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
         self.admin.receive()
@@ -117,30 +117,30 @@ def cases() -> Iterator[tuple[ServedApi, frozenset[Right], set[ErrorCode]]]:
                     yield api, denied, expected
 
 
-def differences(port: int) -> tuple[Told, Told]:
+def differences(port: int) -> tuple[Errors, Errors]:
     """What the broker says otherwise than expected, and what was expected there."""
     comparison = Comparison(port)
-    told, expected = Told(), Told()
+    answered, expected = Errors(), Errors()
     for api, denied, codes in cases():
-        if (said := comparison.told(api, denied)) != codes:
+        if (said := comparison.errors(api, denied)) != codes:
             what = f"{api.api_key.name} without {', '.join(map(str, denied))}"
-            told[what], expected[what] = said, codes
-    return told, expected
+            answered[what], expected[what] = said, codes
+    return answered, expected
 
 
 @pytest.mark.soak
-def test_a_kafka_tells_clients_without_a_right_what_we_tell_them(tmp_path: Path) -> None:
+def test_a_kafka_answers_clients_without_a_right_as_we_do(tmp_path: Path) -> None:
     """Soak: a Kafka, and a hundred requests behind as many changes of its entries."""
     with KafkaProcess(tmp_path, SETTINGS) as kafka:
-        told, expected = differences(kafka.port)
-    assert told.pop(STRICTER) == set()
+        answered, expected = differences(kafka.port)
+    assert answered.pop(STRICTER) == set()
     assert expected.pop(STRICTER) == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-    assert told == expected
+    assert answered == expected
 
 
 @pytest.mark.soak
 def test_so_does_a_broker_of_ours_by_addresses_and_entries(tmp_path: Path) -> None:
     """Soak: as the other one."""
     with BrokerProcess(tmp_path, SETTINGS, has_admin=False) as broker:
-        told, expected = differences(broker.port)
-    assert told == expected
+        answered, expected = differences(broker.port)
+    assert answered == expected

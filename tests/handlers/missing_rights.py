@@ -1,4 +1,4 @@
-"""What clients are told who lack a right: the table that our answers and those of a real Kafka are compared with.
+"""The answers to clients that lack a right: the table that our answers and those of a real Kafka are compared with.
 
 The requests are made from the declarations of ``kafka_wire``, so that no API can be left out.
 """

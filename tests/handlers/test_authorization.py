@@ -69,8 +69,8 @@ async def test_a_topic_that_may_not_be_seen_is_denied_whether_it_is_there_or_not
     asked = [{"name": name} for name in ("orders", "secrets", "nothing", "no//name")]
     assert await metadata(alice, *asked) == [("orders", 0)] + [(each["name"], DENIED) for each in asked[1:]]
     named = DescribeTopicPartitionsRequest(topics=[TopicRequest(**each) for each in asked], response_partition_limit=9)
-    told = {topic.name: topic.error_code for topic in (await alice.ask(named, 0)).topics}
-    assert told == {"orders": 0} | {each["name"]: DENIED for each in asked[1:]}
+    answered = {topic.name: topic.error_code for topic in (await alice.ask(named, 0)).topics}
+    assert answered == {"orders": 0} | {each["name"]: DENIED for each in asked[1:]}
     assert "nothing" not in broker.services.metadata_cache.image.topics
 
 
