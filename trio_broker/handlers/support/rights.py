@@ -5,8 +5,8 @@
   handler does not see them.
 * ``InHandler``: the handler asks, because what is refused depends on more than the request.
 
-Each is checked before it is looked at whether there is such a resource, so that a refusal shows nothing of it. An API that
-takes no right says why.
+Each is checked before it is looked at whether there is such a resource, so that a refusal shows nothing of it. An API
+that takes no right says why.
 
 Source: the table in Kafka's documentation (Authorization and ACLs), and KafkaApis, ControllerApis, AclApis, AuthHelper.
 """
