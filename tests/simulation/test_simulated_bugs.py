@@ -20,16 +20,17 @@ SEEDS = range(6, 36)
 """Far more than it takes; the first that shows the bug is the last that runs."""
 
 CHOSEN = {("a_fetch_registers_when_it_waits", "page-cache"): 13}
+NO_SYNC, NO_COMMITS = 15, 8
 """Seeds that showed bugs which the first seeds do not show, when this was written. If they do no more, others do."""
 
 
-def is_found(promise: Callable[[str], bool]) -> bool:
-    return any(promise(violation.promise) for seed in SEEDS for violation in simulate(seed).violations)
+def is_found(promise: Callable[[str], bool], chosen: int = SEEDS.start) -> bool:
+    return any(promise(violation.promise) for seed in (chosen, *SEEDS) for violation in simulate(seed).violations)
 
 
 def test_a_disk_that_does_not_sync_is_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Inode, "sync", lambda self: None)
-    assert is_found(lambda promise: True)
+    assert is_found(lambda promise: True, NO_SYNC)
 
 
 @pytest.mark.soak
@@ -41,7 +42,7 @@ def test_a_broker_that_forgets_what_an_idempotent_producer_sent_is_found(monkeyp
 
 def test_a_group_that_forgets_commits_is_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(CommittedOffsets, "put", lambda self, key, value: None)
-    assert is_found(COMMITS_STAY.__eq__)
+    assert is_found(COMMITS_STAY.__eq__, NO_COMMITS)
 
 
 @pytest.mark.parametrize("durability", ["fsync", "page-cache"])
