@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import httpx
 import trio
 
 from kafka_wire.apis import ApiKey
@@ -26,7 +28,7 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.handlers.handler_client import joined
-from tests.waits import fail_after
+from tests.waits import fail_after, scaled
 from trio_broker.broker import Broker, serve_until_signalled
 from trio_broker.broker_view.live import LiveBrokerView
 from trio_broker.config.broker_config import BrokerConfig
@@ -220,6 +222,15 @@ async def hold_in_flight(broker: Broker, client: Connection, request: Any, versi
     await client.send(request, version)
     await until(lambda: broker.server.handlers.statistics().in_flight)
     return finish
+
+
+def admin_client(broker: Broker) -> httpx.AsyncClient:
+    """A client of the broker's admin app.
+
+    It reads none of the certificates of the system: that takes longer than most requests, and plain HTTP needs none.
+    """
+    no_certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx.AsyncClient(base_url=broker.admin_url or "", timeout=scaled(WAIT_SECONDS), verify=no_certificates)
 
 
 async def until(condition: Callable[[], object]) -> None:

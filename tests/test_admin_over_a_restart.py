@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Iterator
 
-import httpx
 import pytest
 from starlette.routing import Route
 
@@ -14,10 +13,10 @@ from broker_admin.app import create_app
 from tests.admin.api_requests import ApiDescription
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.test_api_conformance import DOCUMENT, NAMES
-from tests.running_broker import WAIT_SECONDS, connected, hold_in_flight, running
+from tests.running_broker import WAIT_SECONDS, admin_client, connected, hold_in_flight, running
 from tests.test_broker import brokers_alone
 from tests.test_broker_start import HTML, HeldLoads, crash_with_topics, held, starting
-from tests.waits import fail_after, scaled
+from tests.waits import fail_after
 
 __all__ = ["held"]
 
@@ -71,7 +70,7 @@ async def test_no_address_breaks_while_the_broker_stops_and_its_streams_end(tmp_
         await client.produce("orders", b"one", b"two")
         finish = await hold_in_flight(broker, client, brokers_alone(), 12)
         async with (
-            httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(WAIT_SECONDS)) as admin,
+            admin_client(broker) as admin,
             admin.stream("GET", STREAM) as events,
             admin.stream("GET", TAIL) as tail,
         ):

@@ -11,8 +11,8 @@ import httpx
 import pytest
 import trio
 
-from tests.running_broker import WAIT_SECONDS, connected, running, until
-from tests.waits import fail_after, scaled
+from tests.running_broker import WAIT_SECONDS, admin_client, connected, running, until
+from tests.waits import fail_after
 from trio_broker.broker import Broker
 from trio_broker.concurrency import barrier
 
@@ -145,10 +145,10 @@ def is_running(task: trio.lowlevel.Task, name: str) -> bool:
     return name in tasks_of(task)
 
 
-async def is_ready(http: httpx.AsyncClient, broker: Broker) -> bool:
+async def is_ready(http: httpx.AsyncClient) -> bool:
     """Whether the admin server says so; it may be about to start again."""
     try:
-        return (await http.get(f"{broker.admin_url}readyz")).status_code == 200
+        return (await http.get("readyz")).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -167,8 +167,8 @@ async def require_service(broker: Broker) -> None:
     with fail_after(WAIT_SECONDS):
         while not await is_served(broker):  # noqa: ASYNC110
             await trio.sleep(0.01)
-        async with httpx.AsyncClient(timeout=scaled(WAIT_SECONDS)) as http:
-            while not await is_ready(http, broker):  # noqa: ASYNC110
+        async with admin_client(broker) as http:
+            while not await is_ready(http):  # noqa: ASYNC110
                 await trio.sleep(0.01)
 
 

@@ -17,6 +17,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.running_broker import (
     WAIT_SECONDS,
+    admin_client,
     connected,
     crashing,
     fetch_request,
@@ -28,7 +29,7 @@ from tests.running_broker import (
     serve_as_process,
     until,
 )
-from tests.waits import fail_after, scaled
+from tests.waits import fail_after
 from trio_broker.broker import StartupError, announcement, single_startup_error
 from trio_broker.concurrency import steps
 from trio_broker.config.broker_config import BrokerConfig
@@ -54,7 +55,7 @@ async def start_expecting_failure(broker) -> StartupError:
 
 
 async def admin_status(broker, path, **headers) -> int:
-    async with httpx.AsyncClient(base_url=broker.admin_url, timeout=scaled(WAIT_SECONDS)) as client:
+    async with admin_client(broker) as client:
         return (await client.get(path, headers=headers)).status_code
 
 
@@ -122,7 +123,7 @@ async def test_the_admin_server_is_there_only_if_it_is_wanted(tmp_path):
 async def test_a_browser_that_dials_a_kafka_port_is_sent_to_the_admin_page(tmp_path):
     async with (
         running(tmp_path, admin_listener="127.0.0.1:0") as broker,
-        httpx.AsyncClient(timeout=scaled(WAIT_SECONDS)) as client,
+        admin_client(broker) as client,
     ):
         answer = await client.get(f"http://127.0.0.1:{broker.bound_endpoints[0].port}/")
         assert answer.status_code == 400
@@ -349,7 +350,7 @@ async def test_until_the_last_request_is_answered_the_admin_server_says_that_the
     settings = {"admin_listener": "127.0.0.1:0", "shutdown_grace_ms": "600000"}
     async with running(tmp_path, **settings) as broker, connected(broker) as client:
         finish = await hold_in_flight(broker, client, brokers_alone(), 12)
-        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(WAIT_SECONDS)) as admin:
+        async with admin_client(broker) as admin:
             assert (await admin.get("/readyz")).status_code == 200
             async with admin.stream("GET", "/api/v1/brokers/1/events") as events:
                 broker.stop()

@@ -8,7 +8,6 @@ import shutil
 import signal
 from pathlib import Path
 
-import httpx
 import pytest
 import trio
 from click.testing import CliRunner
@@ -18,6 +17,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.running_broker import (
     WAIT_SECONDS,
+    admin_client,
     connected,
     make_broker,
     replace_handler,
@@ -26,7 +26,7 @@ from tests.running_broker import (
     until,
     view_of,
 )
-from tests.waits import fail_after, scaled
+from tests.waits import fail_after
 from trio_broker import broker as broker_module
 from trio_broker.broker import UncleanStop
 from trio_broker.cli.start import start
@@ -146,7 +146,7 @@ async def test_a_dead_metadata_disk_refuses_changes_and_serves_what_lies_elsewhe
         broker.services.replicas.failures.storage_failed(by_directory[directories[0]], OSError(errno.EIO, "gone"))
         readiness = view_of(broker).node.identity.readiness()
         assert readiness.reason.startswith("the metadata log failed: ")
-        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(WAIT_SECONDS)) as admin:
+        async with admin_client(broker) as admin:
             answer = await admin.get("/readyz")
             assert (answer.status_code, answer.text) == (503, f"not ready: {readiness.reason}\n")
         assert await client.try_create_topic("payments") == ErrorCode.KAFKA_STORAGE_ERROR
@@ -270,7 +270,7 @@ async def test_no_topic_is_created_in_a_metadata_log_that_is_gone(tmp_path):
     async with running(tmp_path, admin_listener="127.0.0.1:0") as broker, connected(broker) as client:
         shutil.rmtree(tmp_path / METADATA)
         assert await client.try_create_topic("orders") == ErrorCode.KAFKA_STORAGE_ERROR
-        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(WAIT_SECONDS)) as admin:
+        async with admin_client(broker) as admin:
             answer = await admin.get("/readyz")
             assert answer.status_code == 503
             assert "removed, renamed or unmounted" in answer.text

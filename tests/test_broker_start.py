@@ -11,8 +11,8 @@ import httpx
 import pytest
 import trio
 
-from tests.running_broker import WAIT_SECONDS, connected, crashing, make_broker
-from tests.waits import fail_after, scaled, within
+from tests.running_broker import WAIT_SECONDS, admin_client, connected, crashing, make_broker
+from tests.waits import fail_after, within
 from trio_broker.broker import StartupError
 from trio_broker.storage.log_manager import LogManager
 
@@ -58,7 +58,7 @@ async def starting(directory, held: HeldLoads, **settings: str) -> AsyncIterator
 
         nursery.start_soon(run)
         await held.wait_begun()
-        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(WAIT_SECONDS)) as admin:
+        async with admin_client(broker) as admin:
             yield admin, serves
         nursery.cancel_scope.cancel()
         held.released.set()

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
-
 from kafka_wire.error_codes import ErrorCode
-from tests.running_broker import WAIT_SECONDS, connected, fetch_request, running
-from tests.waits import scaled
+from tests.running_broker import admin_client, connected, fetch_request, running
 
 RECORDS = 200
 VALUE = b"x" * 30_000
@@ -39,7 +36,7 @@ async def test_a_flipped_bit_is_found_and_shown_while_consumers_read_on(tmp_path
         assert damaged.next_offset <= partition.log.recovery_point
         flip_a_bit(Path(damaged.file.path), damaged.size // 2)
 
-        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(WAIT_SECONDS)) as admin:
+        async with admin_client(broker) as admin:
             assert "log_scrubber_damaged_segments 0" in (await admin.get("/metrics")).text
             await broker.services.replicas.log_maintenance.log_scrubber.finish_pass()
             assert "log_scrubber_damaged_segments 1" in (await admin.get("/metrics")).text
