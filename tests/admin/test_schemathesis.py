@@ -48,8 +48,11 @@ OPTIONS = (
     "--no-color",
 )
 
-A_SLICE = ("--include-path-regex", "^/api/v1/topics")
-"""A quarter of the addresses: every method, and each kind of parameter and body."""
+A_SLICE = (
+    "--include-path-regex",
+    r"^/api/v1/topics(/\{topic\}(/(config|records|partitions/\{partition\}:abort-transaction))?)?$",
+)
+"""An eighth of the operations: every method, and each kind of parameter and body."""
 
 
 @pytest.fixture
