@@ -120,11 +120,12 @@ def test_what_is_produced_kcat_reads_and_we_do_the_same(cluster: AnyBroker, topi
         b"key %d:value %d of a text that repeats itself\n" % (number % 50, number) for number in range(1000)
     )
     options = ("-z", codec, "-K", ":", "-H", "trace=7", "-H", "empty=", "-H", "null")
-    piped(cluster, "produce", topic, *options, given=lines + b"tombstone:\nno key\n")
+    run = piped if codec == CODECS[0] else ours
+    run(cluster, "produce", topic, *options, given=lines + b"tombstone:\nno key\n")
 
     theirs = kcat(cluster, "-C", "-t", topic, "-o", "beginning", "-e", "-f", EVERYTHING)
     assert theirs.count(b"\n") == 1002
-    assert sorted(piped(cluster, "consume", topic, "-f", EVERYTHING).splitlines()) == sorted(theirs.splitlines())
+    assert sorted(run(cluster, "consume", topic, "-f", EVERYTHING).splitlines()) == sorted(theirs.splitlines())
 
 
 @pytest.mark.parametrize("codec", CODECS)
