@@ -31,10 +31,13 @@ NEVER_SENT = {
     "AllocateProducerIdsRequest",
     "AssignReplicasToDirsRequest",
     "EnvelopeRequest",
+    "SaslHandshakeRequest",
+    "SaslAuthenticateRequest",
+    "AlterUserScramCredentialsRequest",
 }
 """Clients send OffsetForLeaderEpoch only after the leader has changed, which the recorder's broker does not do. None of
-the three has an admin call for delegation tokens, for quotas or for taking a broker out. The last six are
-between brokers.
+the three has an admin call for delegation tokens, for quotas or for taking a broker out. Then come six between brokers,
+and three about users, whom the recorder's broker does not have.
 """
 
 each_frame = pytest.mark.parametrize("golden", GOLDEN_FRAMES, ids=str)

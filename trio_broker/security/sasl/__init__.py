@@ -1,0 +1,1 @@
+"""Authentication of clients by SASL, without any I/O: frames in, frames out."""

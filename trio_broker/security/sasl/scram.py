@@ -1,0 +1,104 @@
+"""SCRAM: client and server prove to each other that they know a password, which does not travel (RFC 5802).
+
+A user who does not exist is answered like one who does, with a salt that is always the same for that name, and fails
+at the end: what a client is told shows nobody which users there are.
+
+Source: RFC 5802, Kafka's ScramSaslServer.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from kafka_wire.errors import WireError
+from kafka_wire.sasl.scram import (
+    MIN_ITERATIONS,
+    ClientFinal,
+    ClientFirst,
+    ScramCredential,
+    ScramMechanism,
+    ServerFirst,
+    xor,
+)
+from trio_broker.security.sasl.plain import require_own_name
+from trio_broker.security.sasl.sasl_server import Evaluation, Identity, SaslFailure
+
+SALT_CHARACTERS: Final = 26
+"""Of the salts that Kafka's tools make, which are text."""
+
+FindCredential = Callable[[str, ScramMechanism], ScramCredential | None]
+"""What is kept of a user's password; None if the user has none for that mechanism."""
+
+
+@attrs.define
+class _Exchange:
+    """What the last token is checked with; without a ``user`` it fails whatever it is."""
+
+    user: str
+    is_known: bool
+    credential: ScramCredential
+    client: ClientFirst
+    server: ServerFirst
+
+
+@attrs.define
+class ScramSaslServer:
+    """``nonce`` is of ``nonce_of``, another for each. ``salt_key`` makes the salts of users who do not exist."""
+
+    mechanism: ScramMechanism
+    find_credential: FindCredential
+    nonce: str
+    salt_key: bytes = attrs.field(repr=False)
+    _exchange: _Exchange | None = None
+
+    def evaluate(self, token: bytes) -> Evaluation:
+        """Take the first token, or the last."""
+        try:
+            if self._exchange is None:
+                return self._first(ClientFirst.parse(token))
+            return self._final(self._exchange, ClientFinal.parse(token))
+        except WireError as error:
+            raise SaslFailure(str(error)) from None
+
+    def _first(self, first: ClientFirst) -> Evaluation:
+        if first.is_token:
+            raise SaslFailure("Token Authentication failed: there are no delegation tokens")
+        require_own_name(first.authorization_id, first.user)
+        credential = self.find_credential(first.user, self.mechanism)
+        known = credential or self._nobodys(first.user)
+        # Older than the limit, or written by another hand: a password that is too cheap to guess.
+        if known.iterations < MIN_ITERATIONS:
+            raise SaslFailure(f"the credential of {first.user!r} has {known.iterations} iterations")
+        server = ServerFirst.of(first.nonce + self.nonce, known.salt, known.iterations)
+        self._exchange = _Exchange(first.user, credential is not None, known, first, server)
+        return Evaluation(server.text.encode())
+
+    def _nobodys(self, user: str) -> ScramCredential:
+        """The credential of a user who does not exist: nobody has its password."""
+        digest = hmac.digest(self.salt_key, f"{self.mechanism.value}\0{user}".encode(), hashlib.sha512)
+        salt = base64.b32encode(digest)[:SALT_CHARACTERS].lower()
+        no_key = bytes(self.mechanism.key_bytes)
+        return ScramCredential(salt, no_key, no_key, MIN_ITERATIONS)
+
+    def _final(self, exchange: _Exchange, final: ClientFinal) -> Evaluation:
+        if final.nonce != exchange.server.nonce:
+            raise SaslFailure("the nonce of the last token is not that of the exchange")
+        if final.channel_binding != exchange.client.gs2_header.encode():
+            raise SaslFailure("the last token is of another beginning of the exchange")
+        auth_message = ",".join((exchange.client.bare, exchange.server.text, final.signed)).encode()
+        if not self._is_proved(exchange.credential, final.proof, auth_message) or not exchange.is_known:
+            raise SaslFailure(f"{'wrong password' if exchange.is_known else 'no such user'}: {exchange.user!r}")
+        signature = self.mechanism.hmac(exchange.credential.server_key, auth_message)
+        return Evaluation(f"v={base64.b64encode(signature).decode()}".encode(), Identity(exchange.user))
+
+    def _is_proved(self, credential: ScramCredential, proof: bytes, auth_message: bytes) -> bool:
+        if len(proof) != self.mechanism.key_bytes:
+            return False
+        client_key = xor(proof, self.mechanism.hmac(credential.stored_key, auth_message))
+        return hmac.compare_digest(self.mechanism.hash(client_key), credential.stored_key)
