@@ -15,7 +15,7 @@ from kafka_wire.schema import Request
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.security.sasl.plain import PlainSaslServer
 from trio_broker.security.sasl.scram import ScramSaslServer
-from trio_broker.security.sasl.server_authenticator import SaslServerAuthenticator
+from trio_broker.security.sasl.server_authenticator import NewSaslServer, SaslServerAuthenticator
 
 PASSWORDS = {"alice": "alice-secret", "bob": "bob-secret"}
 SALT = b"salt"
@@ -34,7 +34,7 @@ def scram_server(mechanism: ScramMechanism = SHA_256) -> ScramSaslServer:
 
 
 def authenticator(clock: ManualClock, max_reauth_ms: int = 0) -> SaslServerAuthenticator:
-    mechanisms = {"PLAIN": lambda: PlainSaslServer(PASSWORDS), "SCRAM-SHA-256": scram_server}
+    mechanisms: dict[str, NewSaslServer] = {"PLAIN": lambda: PlainSaslServer(PASSWORDS), "SCRAM-SHA-256": scram_server}
     return SaslServerAuthenticator(mechanisms, clock, max_reauth_ms)
 
 

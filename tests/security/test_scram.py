@@ -133,7 +133,7 @@ def test_a_first_token_that_is_none_is_refused(token):
 def test_nobody_acts_as_another_user():
     with pytest.raises(SaslFailure, match="authorization id") as refused:
         scram_server().evaluate(b"n,a=bob,n=alice,r=client")
-    assert refused.value.told is not None
+    assert refused.value.for_client is not None
     assert scram_server().evaluate(b"n,a=alice,n=alice,r=client").identity is None
 
 

@@ -76,7 +76,7 @@ def test_an_unknown_mechanism_is_refused_with_those_that_there_are(talk):
 
 
 @pytest.mark.parametrize(
-    ("token", "told"),
+    ("token", "for_client"),
     [
         (b"\0alice\0wrong", "Authentication failed: Invalid username or password"),
         (b"\0eve\0wrong", "Authentication failed: Invalid username or password"),
@@ -94,16 +94,16 @@ def test_an_unknown_mechanism_is_refused_with_those_that_there_are(talk):
         ),
     ],
 )
-def test_what_a_client_learns_of_a_refusal(talk, token, told):
+def test_what_a_client_learns_of_a_refusal(talk, token, for_client):
     talk.handshake("PLAIN")
     step, answer = talk.token(token)
-    assert (answer.error_code, answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, told)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, for_client)
     assert step.failure is not None
     assert "secret" not in step.failure
     assert talk.server.state is SaslState.FAILED
 
 
-def test_scram_tells_a_stranger_no_reason(talk):
+def test_scram_gives_no_reason(talk):
     talk.handshake("SCRAM-SHA-256")
     client = ScramSaslClient(SHA_256, "eve", "x", "client")
     final = client.evaluate(talk.token(client.first_token())[1].auth_bytes)
@@ -113,7 +113,7 @@ def test_scram_tells_a_stranger_no_reason(talk):
     )
 
 
-def test_versions_are_told_before_the_login_and_nothing_else(clock):
+def test_versions_are_answered_before_the_login_and_nothing_else(clock):
     talk = Conversation(authenticator(clock))
     assert talk.send(default_instance(ApiVersionsRequest), 4) == (None, None)
     for request, version in ((default_instance(MetadataRequest), 1), (SaslAuthenticateRequest(auth_bytes=b""), 0)):

@@ -9,7 +9,7 @@ Source: Kafka's QuorumController, without the quorum.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -52,6 +52,7 @@ from trio_broker.cluster.replication_control import (
     decide_new_topics,
     decide_topic_deletions,
 )
+from trio_broker.cluster.scram_control import ScramChange, decide_scram_changes
 from trio_broker.cluster.snapshot_generator import SnapshotGenerator
 from trio_broker.cluster.write_operations import WriteOperations
 from trio_broker.common.log_throttle import LogThrottle
@@ -367,6 +368,9 @@ class Controller:
             )
 
         return (await self.operations.carry_out(decide, follows=False))[0]
+
+    async def alter_scram_credentials(self, changes: Sequence[ScramChange]) -> Mapping[str, KafkaError | None]:
+        return await self.operations.decide(lambda: decide_scram_changes(self.image, changes))
 
     async def unregister_broker(self, broker_id: int) -> None:
         await self.operations.decide(

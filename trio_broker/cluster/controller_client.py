@@ -8,7 +8,7 @@ Source: Kafka's Controller interface and ForwardingManager (KIP-590).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -28,6 +28,7 @@ from trio_broker.cluster.partition_reassignments import Reassignment
 from trio_broker.cluster.producer_ids import ProducerIdBlock
 from trio_broker.cluster.quorum_info import QuorumInfo
 from trio_broker.cluster.replication_control import CreatedTopic, NewPartitions, NewTopic, TopicTarget
+from trio_broker.cluster.scram_control import ScramChange
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.security.standard_acl import AclFilter, StandardAcl
 
@@ -156,6 +157,10 @@ class ControllerApi(ControllerClient, Protocol):
         Raises:
             KafkaError: INVALID_UPDATE_VERSION: one of them cannot be.
         """
+        ...
+
+    async def alter_scram_credentials(self, changes: Sequence[ScramChange]) -> Mapping[str, KafkaError | None]:
+        """Change the passwords of users for SCRAM; return each user's error, None for those that are changed."""
         ...
 
     async def unregister_broker(self, broker_id: int) -> None:

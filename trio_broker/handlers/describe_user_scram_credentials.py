@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: no user can log in by SCRAM, so none has credentials.
+"""DescribeUserScramCredentials: which users have a password for SCRAM, and how it is salted.
 
 Source: Kafka's ScramImage.describe.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from trio_broker.cluster.scram_control import credential_records
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns, count_in_turns
 from trio_broker.handlers.support.context import Context
@@ -29,14 +31,21 @@ def error_response(
 async def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: Context
 ) -> DescribeUserScramCredentialsResponse:
-    """List the users with SCRAM credentials: none, and each that is asked about by name is not found."""
+    """List the users with SCRAM credentials, or those asked about by name."""
+    credentials: dict[str, list[CredentialInfo]] = {}
+    async for (user, mechanism), record in InTurns(credential_records(context.services.metadata_cache.image).items()):
+        info = CredentialInfo(mechanism=mechanism, iterations=record.iterations)
+        credentials.setdefault(user, []).append(info)
     # One result for each name, also for one that is named twice: that is its error (ScramImage.describe).
-    counts = await run_steps(count_in_turns(user.name for user in request.users or ()))
-    results = [described_user(user, count) async for user, count in InTurns(counts.items())]
+    asked = (user.name for user in request.users) if request.users else iter(credentials)
+    counts = await run_steps(count_in_turns(asked))
+    results = [described_user(user, count, credentials.get(user, [])) async for user, count in InTurns(counts.items())]
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
-def described_user(user: str, count: int) -> DescribeUserScramCredentialsResult:
+def described_user(user: str, count: int, infos: list[CredentialInfo]) -> DescribeUserScramCredentialsResult:
+    if count == 1 and infos:
+        return DescribeUserScramCredentialsResult(user=user, error_message=None, credential_infos=infos)
     if count > 1:
         code = ErrorCode.DUPLICATE_RESOURCE
         reason = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"

@@ -32,17 +32,17 @@ class PlainSaslServer:
         except UnicodeDecodeError:
             raise SaslFailure("the token of PLAIN is not UTF-8") from None
         if len(parts) != 3:
-            told = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
-            raise SaslFailure(told, told=told)
+            for_client = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
+            raise SaslFailure(for_client, for_client=for_client)
         authorization_id, user, password = parts
         for part, name in ((user, "username"), (password, "password")):
             if not part:
-                told = f"Authentication failed: {name} not specified"
-                raise SaslFailure(told, told=told)
+                for_client = f"Authentication failed: {name} not specified"
+                raise SaslFailure(for_client, for_client=for_client)
         # In a time that does not say how much of it is right.
         if not hmac.compare_digest(self.passwords.get(user, NOBODY).encode(), password.encode()):
             what = "wrong password" if user in self.passwords else "no such user"
-            raise SaslFailure(f"{what}: {user!r}", told="Authentication failed: Invalid username or password")
+            raise SaslFailure(f"{what}: {user!r}", for_client="Authentication failed: Invalid username or password")
         require_own_name(authorization_id, user)
         return Evaluation(b"", Identity(user))
 
@@ -54,5 +54,5 @@ def require_own_name(authorization_id: str, user: str) -> None:
         SaslFailure: it does.
     """
     if authorization_id not in ("", user):
-        told = "Authentication failed: Client requested an authorization id that is different from username"
-        raise SaslFailure(f"{told}: {user!r} as {authorization_id!r}", told=told)
+        for_client = "Authentication failed: Client requested an authorization id that is different from username"
+        raise SaslFailure(f"{for_client}: {user!r} as {authorization_id!r}", for_client=for_client)

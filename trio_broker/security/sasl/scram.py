@@ -1,7 +1,7 @@
 """SCRAM: client and server prove to each other that they know a password, which does not travel (RFC 5802).
 
 A user who does not exist is answered like one who does, with a salt that is always the same for that name, and fails
-at the end: what a client is told shows nobody which users there are.
+at the end: its answers show nobody which users there are.
 
 Source: RFC 5802, Kafka's ScramSaslServer.
 """

@@ -172,8 +172,8 @@ class SaslServerAuthenticator:
 
     def _require_same_user(self, user: str) -> None:
         if self._user not in (None, user):
-            told = f"Cannot change principals during re-authentication from User.{self._user}: User.{user}"
-            raise SaslFailure(told, told=told)
+            for_client = f"Cannot change principals during re-authentication from User.{self._user}: User.{user}"
+            raise SaslFailure(for_client, for_client=for_client)
 
     def _begin_session(self, identity: Identity) -> int:
         """Complete the authentication; return how long the session lasts, in milliseconds, 0 for no end."""
@@ -188,14 +188,14 @@ class SaslServerAuthenticator:
         reason = f"{failure} ({self.mechanism}, {self._attempt})"
         if not self._has_headers:
             return self._failed(reason)
-        told = failure.told
-        if told is None:
-            told = (
+        for_client = failure.for_client
+        if for_client is None:
+            for_client = (
                 f"Authentication failed during {self._attempt} due to invalid credentials with SASL mechanism"
                 f" {self.mechanism}"
             )
         code = ErrorCode.SASL_AUTHENTICATION_FAILED
-        refusal = SaslAuthenticateResponse(error_code=code, error_message=told, auth_bytes=b"")
+        refusal = SaslAuthenticateResponse(error_code=code, error_message=for_client, auth_bytes=b"")
         return self._failed(reason, self._encoded(refusal))
 
     def _failed(self, reason: str, answer: Sequence[bytes] | None = None) -> SaslStep:
@@ -221,8 +221,8 @@ class _OtherMechanism:
     previous: str
 
     def evaluate(self, token: bytes) -> Any:
-        told = (
+        for_client = (
             f"SASL mechanism '{self.requested}' requested by client is not supported for re-authentication of mechanism"
             f" '{self.previous}'"
         )
-        raise SaslFailure(told, told=told)
+        raise SaslFailure(for_client, for_client=for_client)
