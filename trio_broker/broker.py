@@ -44,18 +44,19 @@ from trio_broker.bootstrap import open_services
 from trio_broker.cluster.broker_lifecycle_manager import RegistrationRefused
 from trio_broker.cluster.declared_topics import declare_topics
 from trio_broker.cluster.metadata_faults import MetadataFaults
+from trio_broker.cluster.scram_control import find_credential
 from trio_broker.cluster.shared_metadata import SharedMetadata
 from trio_broker.common.host_port import parse_host_port
 from trio_broker.concurrency.barrier import start_background
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.listeners import Endpoint, advertised_endpoints, listener_endpoints
+from trio_broker.config.listeners import Endpoint, SecurityProtocol, advertised_endpoints, listener_endpoints
 from trio_broker.declaration.declaration import Declaration, DeclarationError
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.registry import is_served, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.acceptor import Listener
-from trio_broker.network.request_channel import Answer, QueuedRequest
+from trio_broker.network.request_channel import Answer, ConnectionInfo, QueuedRequest
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.partition.log_loader import LoadStopped, LogLoader
@@ -65,6 +66,8 @@ from trio_broker.runtime.memory import release_free_memory
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.service_manager import ServiceReport, ServiceState, service_manager
+from trio_broker.security.sasl.authenticators import SASL_PROTOCOLS, SaslAuthenticators
+from trio_broker.security.sasl.server_authenticator import SaslServerAuthenticator
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import DataDirectoryError, is_shortage
 from trio_broker.storage.recovery_progress import progress_text
@@ -121,9 +124,12 @@ class Broker:
         self.declaration = declaration or Declaration()
         self.runtime = runtime or real_runtime()
         self._shared_metadata = shared_metadata
+        self.listeners = {each.listener_name: each for each in listener_endpoints(config.socket_server)}
+        self.authenticators = SaslAuthenticators(config, self.runtime.clock, self.runtime.random)
+        self.authenticators.require_offered(self.listeners)
         served_apis()  # imports the handlers, so that ``is_served`` knows them
         self.server = SocketServer(
-            [Listener(each.listener_name, each.host, each.port) for each in listener_endpoints(config.socket_server)],
+            [Listener(each.listener_name, each.host, each.port) for each in self.listeners.values()],
             handle=not_running,
             is_served=is_served,
             config=config.socket_server,
@@ -131,6 +137,7 @@ class Broker:
             network=self.runtime.network,
             workers=self.runtime.workers,
             before_accept=self.runtime.disk.open_files.hold_spares,
+            new_authenticator=self._new_authenticator,
         )
         self.loader = LogLoader()
         self.admin_url: str | None = None
@@ -213,6 +220,10 @@ class Broker:
             ) as services:
                 self._dispatcher = Dispatcher(services, self.server.channel.metrics, self.server.memory_pool)
                 self.server.handlers.handle = self._dispatcher.answer
+                self.authenticators.salt_key = services.node.cluster_id.encode()
+                self.authenticators.find_credential = lambda user, mechanism: find_credential(
+                    services.metadata_cache.image, user, mechanism
+                )
                 # What was changed before this start is in effect already, except in the server that was made without.
                 self.reconfigure(self.config)
                 # Raised behind the block, at whose end everything is closed properly.
@@ -245,11 +256,14 @@ class Broker:
             raise StartupError(f"cannot listen on {listeners}: {error.strerror or error}{hint}") from error
         for endpoint in self.bound_endpoints:
             if not ipaddress.ip_address(self.server.bound_addresses[endpoint.listener_name][0]).is_loopback:
-                log.warning(
-                    "%s is open to other machines, WITHOUT LOGIN OR ENCRYPTION: anyone who reaches it may read, write "
-                    "and delete everything",
-                    endpoint,
-                )
+                log.warning(OPEN_TO_OTHERS[endpoint.security_protocol], endpoint)
+
+    def _new_authenticator(self, info: ConnectionInfo) -> SaslServerAuthenticator | None:
+        """What the client of a new connection logs in with; None on a listener without a login."""
+        if self.listeners[info.listener_name].security_protocol not in SASL_PROTOCOLS:
+            return None
+        max_request_bytes = self.config.socket_server.socket_request_max_bytes
+        return self.authenticators.new_authenticator(info.listener_name, info.peer_host, max_request_bytes)
 
     async def _serve(self, services: BrokerServices, task_status: trio.TaskStatus[Broker]) -> DeclarationError | None:
         """Run all tasks until ``stop``; return why what is declared is refused, in which case nobody was served."""
@@ -375,6 +389,18 @@ class Broker:
         """Let the socket server follow the settings that may change while it runs."""
         if config.socket_server != self.server.config:
             self.server.reconfigure(config.socket_server)
+
+
+OPEN_TO_OTHERS = {
+    SecurityProtocol.PLAINTEXT: (
+        "%s is open to other machines, WITHOUT LOGIN OR ENCRYPTION: anyone who reaches it may read, write and delete"
+        " everything"
+    ),
+    SecurityProtocol.SASL_PLAINTEXT: (
+        "%s is open to other machines WITHOUT ENCRYPTION: anyone on the way reads all, and the passwords of PLAIN"
+    ),
+}
+"""What is logged of a listener that other machines reach, by its security protocol."""
 
 
 def not_running(request: QueuedRequest) -> Answer:

@@ -13,9 +13,10 @@ from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest
 from kafka_wire.sasl.scram import ScramCredential, ScramMechanism
 from kafka_wire.schema import Request
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.security.sasl.failed_attempts import FailedAttempts
 from trio_broker.security.sasl.plain import PlainSaslServer
 from trio_broker.security.sasl.scram import ScramSaslServer
-from trio_broker.security.sasl.server_authenticator import NewSaslServer, SaslServerAuthenticator
+from trio_broker.security.sasl.server_authenticator import NewSaslServer, SaslLimits, SaslServerAuthenticator
 
 PASSWORDS = {"alice": "alice-secret", "bob": "bob-secret"}
 SALT = b"salt"
@@ -35,7 +36,13 @@ def scram_server(mechanism: ScramMechanism = SHA_256) -> ScramSaslServer:
 
 def authenticator(clock: ManualClock, max_reauth_ms: int = 0) -> SaslServerAuthenticator:
     mechanisms: dict[str, NewSaslServer] = {"PLAIN": lambda: PlainSaslServer(PASSWORDS), "SCRAM-SHA-256": scram_server}
-    return SaslServerAuthenticator(mechanisms, clock, max_reauth_ms)
+    limits = SaslLimits(
+        max_receive_bytes=1000,
+        max_request_bytes=2000,
+        failure_delay_seconds=0.1,
+        max_reauth_ms=dict.fromkeys(mechanisms, max_reauth_ms),
+    )
+    return SaslServerAuthenticator(mechanisms, clock, limits, "10.0.0.1", FailedAttempts(clock))
 
 
 @attrs.define

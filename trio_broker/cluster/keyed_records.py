@@ -72,7 +72,6 @@ def keyed_change(record: Any) -> KeyedChange | None:
 
 
 UNSERVED: Final[Mapping[type[Any], str]] = {
-    UserScramCredentialRecord: "SCRAM credentials",
     DelegationTokenRecord: "delegation tokens",
     ClientQuotaRecord: "client quotas",
 }

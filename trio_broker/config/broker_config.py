@@ -40,13 +40,14 @@ from trio_broker.config.entries import (
 from trio_broker.config.errors import ConfigError, ContradictorySettings
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, KEYS_BY_NAME, LISTENERS_SUBJECT, SETTINGS
-from trio_broker.config.listener_keys import LISTENER_PREFIX
+from trio_broker.config.listener_keys import LIMITS, LISTENER_PREFIX
 from trio_broker.config.listeners import advertised_endpoints, inter_broker_listener
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.metadata_store_config import MetadataStoreConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
 from trio_broker.config.replication_config import ReplicationConfig
+from trio_broker.config.sasl_config import SaslConfig
 from trio_broker.config.socket_server_config import ListenerLimits, SocketServerConfig
 from trio_broker.config.static_settings import SettingsFile, StaticSetting, StaticSettings, gather_settings
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
@@ -89,6 +90,7 @@ class BrokerConfig:
     authorizer: AuthorizerConfig
     alerts: AlertConfig
     socket_server: SocketServerConfig
+    sasl: SaslConfig
     request: RequestConfig
     log_manager: LogManagerConfig
     replication: ReplicationConfig
@@ -138,6 +140,12 @@ class BrokerConfig:
         """Return the effective value of ``key``, for code about all keys; other code reads the settings objects."""
         # That of one listener is not among them.
         return self._values[key.name] if key.name in self._values else key.value_in(self._texts)
+
+    def listener_value(self, listener: str, name: str, mechanism: str = "") -> Any:
+        """Return the value of the key ``name`` for a listener, and for one of its SASL mechanisms if one is given."""
+        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        own = (f"{prefix}{mechanism.lower()}.{name}", f"{prefix}{name}")
+        return self.value(BROKER_KEYS[next((each for each in own if each in self._texts), name)])
 
     @property
     def static_texts(self) -> Mapping[str, str]:
@@ -437,6 +445,7 @@ class BrokerConfig:
         self.authorizer = checked.sections["Authorisation"]
         self.alerts = checked.sections["Alerts"]
         self.socket_server = checked.sections[LISTENERS_SUBJECT]
+        self.sasl = checked.sections["Authentication"]
         self.request = checked.sections["Topics and requests"]
         self.log_manager = checked.sections["Background work of the logs"]
         self.replication = checked.sections["Replication"]
@@ -498,7 +507,7 @@ def _listener_limits(texts: Mapping[str, str]) -> dict[str, ListenerLimits]:
     """Return the limits of each listener that has its own in ``texts``."""
     fields: dict[str, dict[str, int]] = {}
     for name, text in texts.items():
-        if name.startswith(LISTENER_PREFIX) and not (key := BROKER_KEYS[name]).without_effect:
+        if name.startswith(LISTENER_PREFIX) and (key := BROKER_KEYS[name]).field in LIMITS:
             fields.setdefault(key.listener, {})[key.field] = key.parse(text)
     return {listener: ListenerLimits(**own) for listener, own in fields.items()}
 

@@ -19,9 +19,6 @@ from trio_broker.config.metadata_store_config import LOCAL, etcd_location
 BOUNDED_INTERVALS = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
 """The settings of consumer groups with a minimum and a maximum, as ``group.consumer.min.session.timeout.ms``."""
 
-FAILED_AUTHENTICATION_DELAY_MS = 100
-"""Kafka's default of ``connection.failed.authentication.delay.ms``, which has no effect here, and hence none."""
-
 
 def check_broker_consistency(values: Mapping[str, Any], logs: LogConfig, groups: GroupCoordinatorConfig) -> None:
     """Check the broker's keys against each other; ``values`` has them by name.
@@ -88,8 +85,6 @@ def check_connection_limits(values: Mapping[str, Any]) -> None:
             "max.connections.per.ip.overrides",
         )
     idle, delay = values["connections.max.idle.ms"], values["connection.failed.authentication.delay.ms"]
-    if delay is None:
-        delay = FAILED_AUTHENTICATION_DELAY_MS
     if 0 <= idle <= delay:
         raise ContradictorySettings(
             f"connections.max.idle.ms ({idle}) must be above connection.failed.authentication.delay.ms ({delay})",

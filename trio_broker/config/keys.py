@@ -15,6 +15,7 @@ from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.metadata_store_config import MetadataStoreConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
 from trio_broker.config.replication_config import ReplicationConfig
+from trio_broker.config.sasl_config import SaslConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
 
@@ -35,6 +36,7 @@ SETTINGS: Mapping[str, type] = {
     "Authorisation": AuthorizerConfig,
     "Alerts": AlertConfig,
     LISTENERS_SUBJECT: SocketServerConfig,
+    "Authentication": SaslConfig,
     "Topics and requests": RequestConfig,
     "Background work of the logs": LogManagerConfig,
     "Logs": LogConfig,

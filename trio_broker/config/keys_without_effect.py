@@ -74,7 +74,6 @@ _BROKER_NAMES: Names = {
         add.partitions.to.txn.retry.backoff.ms
         alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds
-        connection.failed.authentication.delay.ms
         controller.quorum.append.linger.ms
         controller.quorum.election.backoff.max.ms
         controller.quorum.election.timeout.ms
@@ -147,7 +146,6 @@ _BROKER_NAMES: Names = {
         sasl.oauthbearer.assertion.claim.exp.seconds
         sasl.oauthbearer.assertion.claim.nbf.seconds
         sasl.oauthbearer.clock.skew.seconds
-        sasl.server.max.receive.size
         share.coordinator.append.linger.ms
         share.coordinator.load.buffer.size
         share.coordinator.snapshot.update.records.per.snapshot
@@ -168,7 +166,6 @@ _BROKER_NAMES: Names = {
     """,
     (ConfigType.LIST, UpdateMode.PER_BROKER): """
         cordoned.log.dirs
-        sasl.enabled.mechanisms
         sasl.kerberos.principal.to.local.rules
         ssl.cipher.suites
         ssl.enabled.protocols
@@ -194,7 +191,6 @@ _BROKER_NAMES: Names = {
         sasl.kerberos.min.time.before.relogin
     """,
     (ConfigType.LONG, UpdateMode.READ_ONLY): """
-        connections.max.reauth.ms
         delegation.token.expiry.check.interval.ms
         delegation.token.expiry.time.ms
         delegation.token.max.lifetime.ms
@@ -215,7 +211,6 @@ _BROKER_NAMES: Names = {
         socket.connection.setup.timeout.ms
     """,
     (ConfigType.PASSWORD, UpdateMode.PER_BROKER): """
-        sasl.jaas.config
         ssl.key.password
         ssl.keystore.certificate.chain
         ssl.keystore.key
@@ -242,7 +237,6 @@ _BROKER_NAMES: Names = {
     (ConfigType.STRING, UpdateMode.PER_BROKER): """
         sasl.kerberos.kinit.cmd
         sasl.kerberos.service.name
-        sasl.mechanism.inter.broker.protocol
         ssl.client.auth
         ssl.endpoint.identification.algorithm
         ssl.keymanager.algorithm

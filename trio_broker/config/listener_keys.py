@@ -2,8 +2,9 @@
 
 Kafka takes them for any listener, whether it is there or not, and lets most of them be changed for one broker while it
 runs, also those whose plain key is read at a start only. Here the limits of connections hold for their listener, beside
-the broker's. The others are taken and kept, as other keys without effect (docs/decisions/0072): threads are shared by
-all listeners, and Kafka itself reads most of them for the whole broker only.
+the broker's, and so does how its clients log in. The others are taken and kept, as other keys without effect
+(docs/decisions/0072): threads are shared by all listeners, and Kafka itself reads most of them for the whole broker
+only.
 
 The name of the listener is in lower case. Kafka takes another one, too, and never reads it.
 
@@ -38,7 +39,10 @@ KEYS_OF_MECHANISMS = (
 CLUSTER_WIDE_KEYS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """The keys that may be a default of the cluster; others are for one broker."""
 
-FIELDS_WITH_EFFECT = frozenset(field.name for field in attrs.fields(ListenerLimits))
+LIMITS = frozenset(field.name for field in attrs.fields(ListenerLimits))
+"""The fields of the settings that limit the connections of a listener."""
+
+FIELDS_WITH_EFFECT = LIMITS | {"sasl_enabled_mechanisms", "sasl_jaas_config", "connections_max_reauth_ms"}
 """The fields of the settings that a listener may have for itself."""
 
 LISTENER_PREFIX = "listener.name."

@@ -5,7 +5,7 @@ an empty host a listener accepts connections on every interface. In an advertise
 the address that the client has connected to, which is certain to be reachable; Kafka would advertise the machine's host
 name, which other containers often cannot resolve.
 
-Only PLAINTEXT listeners are served. Another protocol is refused here, with one line, instead of in the first handshake.
+TLS is not served. Its protocols are refused here, with one line, instead of in the first handshake.
 Listeners named in ``controller.listener.names`` are left out, so that Kafka's own sample file works unchanged.
 
 Source: Kafka's EndPoint, SocketServerConfigs.listenerListToEndPoints and KafkaConfig.validateValues.
@@ -37,7 +37,7 @@ class SecurityProtocol(enum.IntEnum):
     SASL_SSL = 3
 
 
-SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT})
+SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT})
 """The protocols that ``trio_broker.network`` implements."""
 
 
@@ -66,7 +66,8 @@ def listener_endpoints(config: SocketServerConfig) -> tuple[Endpoint, ...]:
     for endpoint in endpoints:
         if endpoint.security_protocol not in SERVED_PROTOCOLS:
             raise ConfigError(
-                f"listeners: {endpoint} asks for {endpoint.security_protocol.name}; only PLAINTEXT listeners are served"
+                f"listeners: {endpoint} asks for {endpoint.security_protocol.name}; only PLAINTEXT and SASL_PLAINTEXT"
+                " listeners are served"
             )
     _refuse_taken_ports(endpoints)
     return endpoints

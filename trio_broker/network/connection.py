@@ -23,6 +23,7 @@ from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest, Reply
 from trio_broker.network.unread_bytes import UnreadBytes
 from trio_broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
+from trio_broker.security.sasl.server_authenticator import SaslServerAuthenticator
 
 FRAME_GRACE_SECONDS = 30.0
 """Time in which any frame may arrive, however small: long enough for a slow network or a client in a debugger."""
@@ -33,6 +34,9 @@ memory for days: 100 MiB may take seven hours, 1 MiB under five minutes."""
 
 HANDSHAKE_SECONDS = 5.0
 """Time in which a handshake must be finished: two round trips of the slowest line, and half a millisecond of work."""
+
+LOGIN_SECONDS = 30.0
+"""From the first byte of a connection to the end of its client's login, which takes three round trips."""
 
 DELAYED_PROBE_SECONDS = 1.0
 """How long a request is in flight before the sweep checks whether its client has closed the connection."""
@@ -104,7 +108,8 @@ class Connection:
     those. ``is_ready`` is set while its Processor will serve it without a report of the selector. ``was_reported`` says
     that the selector has reported it while it was in a thread, which it does once for all room that there is.
     ``ending`` is set when the connection is to close as soon as a thread lets go of its socket. ``principal`` is who
-    sends the next request. ``sending_ns`` is when the latest response was there.
+    sends the next request, as its ``authenticator`` has found, which is None on a listener without a login.
+    ``sending_ns`` is when the latest response was there.
     """
 
     channel: Channel
@@ -116,6 +121,7 @@ class Connection:
     unread: UnreadBytes = attrs.field(factory=UnreadBytes)
     owner: ConnectionOwner | None = None
     principal: KafkaPrincipal = ANONYMOUS
+    authenticator: SaslServerAuthenticator | None = None
     state: ConnectionState = ConnectionState.IDLE
     command: Reassign | CloseConnection | None = None
     header: RequestHeader | None = None
@@ -138,6 +144,11 @@ class Connection:
     @property
     def sock(self) -> socket.socket:
         return self.channel.sock
+
+    @property
+    def is_logged_in(self) -> bool:
+        """Whether its client may send requests."""
+        return self.authenticator is None or self.authenticator.is_authenticated
 
     @property
     def is_closed(self) -> bool:
@@ -210,6 +221,8 @@ def reason_to_close(connection: Connection, now: float, config: SocketServerConf
     """Return why ``connection`` must end because of a wait, or None. A request in flight has no time limit of its
     own."""
     waited = now - connection.last_active
+    if not connection.is_logged_in and now - connection.connected_at > LOGIN_SECONDS:
+        return CloseConnection(f"no login within {LOGIN_SECONDS:g} s", CloseCause.AUTHENTICATION)
     match connection.state:
         case ConnectionState.IN_FLIGHT if waited > DELAYED_PROBE_SECONDS and connection.channel.peer_is_gone():
             return CloseConnection("the client went away while its request waited", CloseCause.GONE_WHILE_WAITING)

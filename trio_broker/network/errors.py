@@ -24,6 +24,8 @@ class CloseCause(enum.Enum):
     """An HTTP request."""
     UNSUPPORTED_VERSION = "unsupported version"
     """A request of an API or a version that is not served."""
+    AUTHENTICATION = "authentication"
+    """The client did not log in, or its login has expired."""
     TRUNCATED = "truncated frame"
     """The client closed, or its network did, in the middle of a request."""
     IDLE = "idle"

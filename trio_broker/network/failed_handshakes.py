@@ -21,7 +21,10 @@ MAX_TEXT_CHARACTERS = 300
 """Of a reason, which may hold what the client sent, and of a client id."""
 
 ALWAYS_FAILED = frozenset(
-    {CloseCause.TLS, CloseCause.HANDSHAKE, CloseCause.NO_TLS, CloseCause.HTTP, CloseCause.UNSUPPORTED_VERSION}
+    {
+        *(CloseCause.TLS, CloseCause.HANDSHAKE, CloseCause.NO_TLS, CloseCause.HTTP),
+        *(CloseCause.UNSUPPORTED_VERSION, CloseCause.AUTHENTICATION),
+    }
 )
 
 FAILED_BEFORE_ANY_REQUEST = frozenset({CloseCause.REFUSED, CloseCause.TRUNCATED, CloseCause.SLOW_FRAME})

@@ -61,6 +61,8 @@ from trio_broker.network.statistics import ProcessorStatistics
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.workers import Workers
+from trio_broker.security.kafka_principal import USER_TYPE, KafkaPrincipal
+from trio_broker.security.sasl.server_authenticator import SaslServerAuthenticator, SaslStep
 
 log = logging.getLogger(__name__)
 
@@ -467,6 +469,8 @@ class Processor:
                 ApiVersions is passed on in any version, because a newer client learns the served versions from its
                 answer (KIP-511).
         """
+        if connection.authenticator is not None and self._authenticate(connection, connection.authenticator, frame):
+            return
         header, position = read_request_header(frame)
         connection.header = header
         api_key = header.api_key
@@ -495,6 +499,42 @@ class Processor:
         if request.answered_ns:
             # It was handled in this turn, by one of the handlers, whose time that was.
             self.busy_time.since_ns += request.answered_ns - request.began_ns
+
+    def _authenticate(self, connection: Connection, authenticator: SaslServerAuthenticator, frame: memoryview) -> bool:
+        """Let the authenticator have ``frame``; whether it was its own, and no request for a handler."""
+        if (step := authenticator.receive(frame)) is None:
+            return False
+        protocol = connection.protocol
+        protocol.min_frame_bytes, protocol.max_frame_bytes = (
+            authenticator.min_frame_bytes,
+            authenticator.max_frame_bytes,
+        )
+        connection.header = step.header
+        request = QueuedRequest(step.header, frame[:0], connection.info, connection.client, connection)
+        request.began_ns = request.answered_ns = request.queued_ns
+        connection.state = ConnectionState.IN_FLIGHT
+        connection.frame_deadline = 0.0
+        connection.request = request
+        self.requests += 1
+        if step.failure is not None:
+            assert self._nursery is not None, "connections are served while the Processor runs"
+            start_once(self._nursery, "failed login", partial(self._end_login, connection, authenticator, step))
+            return True
+        connection.client.requests_by_version[step.header.api_key << VERSION_BITS | step.header.api_version] += 1
+        if step.user is not None:
+            connection.principal = KafkaPrincipal(USER_TYPE, step.user)
+        self.respond(connection, step.answer)
+        return True
+
+    async def _end_login(self, connection: Connection, authenticator: SaslServerAuthenticator, step: SaslStep) -> None:
+        """Answer a login that has failed after a while, so that guessing takes one, and close its connection."""
+        await trio.sleep(authenticator.limits.failure_delay_seconds)
+        reason = CloseConnection(f"login failed: {step.failure}", CloseCause.AUTHENTICATION)
+        if step.answer is None:
+            self._close(connection, reason)
+        else:
+            connection.command = reason
+            self.respond(connection, step.answer)
 
     # ---- its responses
 

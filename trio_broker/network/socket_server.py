@@ -53,8 +53,12 @@ from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.network import Network, RealNetwork
 from trio_broker.runtime.real_workers import RealWorkers
 from trio_broker.runtime.workers import Workers
+from trio_broker.security.sasl.server_authenticator import SaslServerAuthenticator
 
 log = logging.getLogger(__name__)
+
+NewAuthenticator = Callable[[ConnectionInfo], SaslServerAuthenticator | None]
+"""Makes what a new connection's client logs in with; None on a listener without a login."""
 
 SAMPLE_SECONDS = 1.0
 """Between two sweeps of the connections, and two samples of the ratios: short enough for a live chart."""
@@ -89,6 +93,7 @@ class SocketServer:
         accept: Accept = accept_from,
         before_accept: Callable[[], object] = lambda: None,
         tls: Mapping[str, SslFactory] = MappingProxyType({}),
+        new_authenticator: NewAuthenticator = lambda info: None,
     ) -> None:
         self.listeners = tuple(listeners)
         self.config = attrs.evolve(config or SocketServerConfig())  # ours: ``reconfigure`` changes it in place
@@ -117,6 +122,7 @@ class SocketServer:
         self._tls = tls
         self._accept = accept
         self._before_accept = before_accept
+        self._new_authenticator = new_authenticator
         self._acceptors: list[Acceptor] = []
         self._active: list[Processor] = []
         self._retiring: dict[Processor, None] = {}
@@ -334,7 +340,11 @@ class SocketServer:
     def _make_connection(self, sock: socket.socket, info: ConnectionInfo) -> Connection:
         tls = self._tls.get(info.listener_name)
         channel = PlaintextChannel(sock) if tls is None else TlsChannel(sock, tls)
-        return new_connection(channel, info, self.config.socket_request_max_bytes, self.clock.monotonic())
+        authenticator = self._new_authenticator(info)
+        largest = self.config.socket_request_max_bytes if authenticator is None else authenticator.max_frame_bytes
+        connection = new_connection(channel, info, largest, self.clock.monotonic())
+        connection.authenticator = authenticator
+        return connection
 
     def connections(self) -> Iterator[Connection]:
         """Every connection; they may come and go meanwhile."""

@@ -13,8 +13,8 @@ import attrs
 class SaslFailure(Exception):
     """The client is not who it says. The text is for the log, and has no secret in it.
 
-    ``for_client`` is what the client learns of it, None for no more than that its credentials are wrong: a reason might tell
-    anybody which users there are.
+    ``for_client`` is what the client learns of it, None for no more than that its credentials are wrong: a reason might
+    tell anybody which users there are.
     """
 
     def __init__(self, reason: str, *, for_client: str | None = None) -> None:

@@ -31,6 +31,7 @@ from kafka_wire.headers import RequestHeader, read_request_header, response_head
 from kafka_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from trio_broker.runtime.clock import Clock
+from trio_broker.security.sasl.failed_attempts import FailedAttempts
 from trio_broker.security.sasl.sasl_server import Identity, SaslFailure, SaslServer
 
 MIN_REAUTHENTICATION_SECONDS: Final = 1.0
@@ -68,14 +69,31 @@ class SaslStep:
     failure: str | None = None
 
 
+@attrs.frozen(kw_only=True)
+class SaslLimits:
+    """The bounds of one connection.
+
+    ``max_receive_bytes`` is the largest frame before the client has logged in, ``max_request_bytes`` the largest after
+    that. ``failure_delay_seconds`` is what a client that has failed waits for the answer. ``max_reauth_ms`` is how long
+    a session may last before its client has to log in again, by mechanism; 0 for no limit.
+    """
+
+    max_receive_bytes: int
+    max_request_bytes: int
+    failure_delay_seconds: float
+    max_reauth_ms: Mapping[str, int]
+
+
 @attrs.define(eq=False)
 class SaslServerAuthenticator:
-    """``mechanisms`` makes the server of each that the listener has, by name. ``max_reauth_ms`` is how long a session
-    may last before its client has to authenticate again, 0 for no limit."""
+    """``mechanisms`` makes the server of each that the listener has, by name; ``attempts`` has the failures of all
+    clients, and of this one's ``host``."""
 
     mechanisms: Mapping[str, NewSaslServer]
     clock: Clock
-    max_reauth_ms: int = 0
+    limits: SaslLimits
+    host: str
+    attempts: FailedAttempts
     state: SaslState = SaslState.HANDSHAKE
     session_ends: float | None = None
     """Of ``Clock.monotonic``; None for a session without an end."""
@@ -93,6 +111,11 @@ class SaslServerAuthenticator:
     def min_frame_bytes(self) -> int:
         """The size of the smallest frame that may come next: a token without a header may be empty."""
         return 0 if self.state is SaslState.AUTHENTICATE and not self._has_headers else MIN_REQUEST_BYTES
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """The size of the largest frame that may come next."""
+        return self.limits.max_request_bytes if self.is_authenticated else self.limits.max_receive_bytes
 
     @property
     def is_authenticated(self) -> bool:
@@ -153,11 +176,15 @@ class SaslServerAuthenticator:
     def _evaluate(self, token: bytes, version: int) -> SaslStep:
         assert self._server is not None, "a mechanism was chosen"
         try:
+            if self.attempts.is_exhausted(self.host):
+                text = "Authentication failed: too many failed attempts"
+                raise SaslFailure(text, for_client=text)
             evaluation = self._server.evaluate(token)
             identity = evaluation.identity
             if identity is not None:
                 self._require_same_user(identity.user)
         except SaslFailure as failure:
+            self.attempts.note(self.host)
             return self._refused(failure)
         lifetime_ms = 0 if identity is None else self._begin_session(identity)
         if not self._has_headers:
@@ -177,7 +204,8 @@ class SaslServerAuthenticator:
 
     def _begin_session(self, identity: Identity) -> int:
         """Complete the authentication; return how long the session lasts, in milliseconds, 0 for no end."""
-        ends = [self.max_reauth_ms] if self.max_reauth_ms > 0 else []
+        max_reauth_ms = self.limits.max_reauth_ms.get(self.mechanism, 0)
+        ends = [max_reauth_ms] if max_reauth_ms > 0 else []
         if identity.expires_at_ms is not None:
             ends.append(max(0, identity.expires_at_ms - self.clock.now_ms()))
         self.state, self._user, self._server = SaslState.COMPLETE, identity.user, None

@@ -1,0 +1,49 @@
+"""The settings of authentication by SASL. A listener may have its own: ``listener.name.<name>.…``.
+
+Source: Kafka's BrokerSecurityConfigs and SaslConfigs.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from trio_broker.config.config_key import ConfigType, UpdateMode, key
+from trio_broker.config.validators import at_least
+
+PER_BROKER = UpdateMode.PER_BROKER
+
+
+@attrs.define(kw_only=True)
+class SaslConfig:
+    """A connection reads them when it is made, and when its client logs in."""
+
+    sasl_enabled_mechanisms: tuple[str, ...] = key(
+        ("GSSAPI",),
+        "The mechanisms of a listener with SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Kerberos is not offered.",
+        update_mode=PER_BROKER,
+    )
+    sasl_jaas_config: str | None = key(
+        None,
+        "A login module and its options: who may log in by PLAIN, and as whom this broker logs in at others.",
+        type=ConfigType.PASSWORD, sensitive=True, update_mode=PER_BROKER,
+    )  # fmt: skip
+    sasl_mechanism_inter_broker_protocol: str = key(
+        "GSSAPI",
+        "The mechanism by which brokers log in at each other.",
+        update_mode=PER_BROKER,
+    )
+    sasl_server_max_receive_size: int = key(
+        512 * 1024,
+        "The largest request of a client that has not logged in yet; a larger one closes its connection.",
+        validator=at_least(1),
+    )
+    connections_max_reauth_ms: int = key(
+        0,
+        "How long a login holds; then its client logs in again, or is closed at its next request. 0 is for ever.",
+        type=ConfigType.LONG,
+    )
+    connection_failed_authentication_delay_ms: int = key(
+        100,
+        "How long a client that has failed to log in waits for the answer.",
+        validator=at_least(0),
+    )

@@ -1,0 +1,111 @@
+"""Makes the authenticator of each connection, by the settings of its listener at that time.
+
+Source: Kafka's SaslChannelBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+import attrs
+
+from kafka_wire.sasl.scram import ScramCredential, ScramMechanism, nonce_of
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.errors import ConfigError
+from trio_broker.config.listeners import Endpoint, SecurityProtocol
+from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.randomness import Random
+from trio_broker.security.sasl import plain
+from trio_broker.security.sasl.failed_attempts import FailedAttempts
+from trio_broker.security.sasl.jaas import JaasEntry, parse_jaas
+from trio_broker.security.sasl.plain import PlainSaslServer
+from trio_broker.security.sasl.scram import FindCredential, ScramSaslServer
+from trio_broker.security.sasl.server_authenticator import NewSaslServer, SaslLimits, SaslServerAuthenticator
+
+OFFERED: Final = (plain.NAME, *(mechanism.value for mechanism in ScramMechanism))
+"""The mechanisms that a listener may have."""
+
+SASL_PROTOCOLS: Final = frozenset({SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL})
+
+
+def nobodys(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+    """What is kept of passwords before the metadata is there: nothing."""
+    return None
+
+
+@attrs.define(eq=False)
+class SaslAuthenticators:
+    """``find_credential`` looks into the metadata. ``salt_key`` is what brokers of the cluster have, and clients before
+    their login do not: the cluster's id."""
+
+    config: BrokerConfig
+    clock: Clock
+    random: Random
+    find_credential: FindCredential = nobodys
+    salt_key: bytes = b""
+    attempts: FailedAttempts = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.attempts = FailedAttempts(self.clock)
+
+    def require_offered(self, listeners: Mapping[str, Endpoint]) -> None:
+        """Check the settings of the listeners with SASL.
+
+        Raises:
+            ConfigError: a listener has a mechanism that is not offered, or nobody can log in by PLAIN.
+        """
+        for name, endpoint in listeners.items():
+            if endpoint.security_protocol not in SASL_PROTOCOLS:
+                continue
+            for mechanism in self._enabled(name):
+                if mechanism not in OFFERED:
+                    why = "Kerberos is not offered" if mechanism == "GSSAPI" else "it is not offered"
+                    offered = ", ".join(OFFERED)
+                    raise ConfigError(
+                        f"sasl.enabled.mechanisms of {endpoint}: {mechanism}: {why}; name any of {offered}"
+                    )
+                if mechanism == plain.NAME and not self._jaas(name, mechanism).users:
+                    where = f"listener.name.{name.lower()}.plain.sasl.jaas.config"
+                    raise ConfigError(f'{where}: nobody can log in by PLAIN: it needs users, as in user_alice="…"')
+
+    def new_authenticator(self, listener: str, host: str, max_request_bytes: int) -> SaslServerAuthenticator:
+        """Return the authenticator of one connection of ``listener`` from ``host``."""
+        config, mechanisms = self.config, self._enabled(listener)
+        limits = SaslLimits(
+            max_receive_bytes=min(config.sasl.sasl_server_max_receive_size, max_request_bytes),
+            max_request_bytes=max_request_bytes,
+            failure_delay_seconds=config.sasl.connection_failed_authentication_delay_ms / 1000,
+            max_reauth_ms={
+                each: config.listener_value(listener, "connections.max.reauth.ms", each) for each in mechanisms
+            },
+        )
+        servers = {each: self._new_server(listener, each) for each in mechanisms}
+        return SaslServerAuthenticator(servers, self.clock, limits, host, self.attempts)
+
+    def _enabled(self, listener: str) -> tuple[str, ...]:
+        mechanisms: tuple[str, ...] = self.config.listener_value(listener, "sasl.enabled.mechanisms")
+        return mechanisms
+
+    def _new_server(self, listener: str, mechanism: str) -> NewSaslServer:
+        if mechanism == plain.NAME:
+            return lambda: PlainSaslServer(self._jaas(listener, mechanism).users)
+        return partial(self._new_scram_server, mechanism)
+
+    def _new_scram_server(self, mechanism: str) -> ScramSaslServer:
+        nonce = nonce_of(self.random.randbytes)
+        return ScramSaslServer(ScramMechanism(mechanism), self.find_credential, nonce, self.salt_key)
+
+    def _jaas(self, listener: str, mechanism: str) -> JaasEntry:
+        """The login module of a listener and its options.
+
+        Raises:
+            ConfigError: the setting is not of that form.
+        """
+        text = self.config.listener_value(listener, "sasl.jaas.config", mechanism)
+        try:
+            return parse_jaas(text or "")
+        except ValueError as error:
+            name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+            raise ConfigError(f"{name}: {error}", key=name) from None
