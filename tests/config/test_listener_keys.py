@@ -29,7 +29,6 @@ THREADS = "listener.name.external.num.network.threads"
     [
         (LOCATION, ConfigType.STRING, UpdateMode.PER_BROKER, False),
         (PASSWORD, ConfigType.PASSWORD, UpdateMode.PER_BROKER, True),
-        (JAAS, ConfigType.PASSWORD, UpdateMode.PER_BROKER, True),
         (THREADS, ConfigType.INT, UpdateMode.CLUSTER_WIDE, False),
         ("listener.name.x.socket.send.buffer.bytes", ConfigType.INT, UpdateMode.PER_BROKER, False),
     ],
@@ -41,6 +40,16 @@ def test_a_key_of_a_listener_is_the_plain_one_with_kafkas_update_mode(name, type
     assert not key.thread_pool, "no pool here changes with it"
     assert subject_of(key) == WITHOUT_EFFECT_SUBJECT
     assert name not in set(BROKER_KEYS)
+
+
+def test_how_the_clients_of_a_listener_log_in_has_an_effect_and_its_secrets_are_hidden():
+    key = BROKER_KEYS[JAAS]
+    assert (key.type, key.update_mode, key.sensitive) == (ConfigType.PASSWORD, UpdateMode.PER_BROKER, True)
+    assert not key.without_effect
+    config = BrokerConfig({JAAS: "hunter-one", "sasl.jaas.config": "hunter-two"})
+    assert config.listener_value("SASL_SSL", "sasl.jaas.config", "SCRAM-SHA-256") == "hunter-one"
+    assert config.listener_value("OTHER", "sasl.jaas.config", "PLAIN") == "hunter-two"
+    assert "hunter" not in repr([config.entry(JAAS), config.entries(), config.static_texts])
 
 
 @pytest.mark.parametrize("name", [CONNECTIONS, RATE])

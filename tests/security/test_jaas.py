@@ -1,0 +1,46 @@
+"""The line of a login module and its options."""
+
+from __future__ import annotations
+
+import pytest
+
+from trio_broker.security.sasl.jaas import parse_jaas
+
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def test_a_line_is_read_as_kafka_reads_it():
+    entry = parse_jaas(f"""
+        {MODULE} required
+        username = "a=b; c"  password='it' user_bob="say \\"hi\\"" user_="nobody" serviceName=kafka;
+    """)
+    assert entry.login_module == MODULE
+    assert entry.options == {
+        "username": "a=b; c",
+        "password": "it",
+        "user_bob": 'say "hi"',
+        "user_": "nobody",
+        "serviceName": "kafka",
+    }
+    assert entry.users == {"bob": 'say "hi"', "": "nobody"}
+    assert "hi" not in repr(entry)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "form"),
+        (MODULE, "form"),
+        (f"{MODULE} required", "form"),
+        (f"{MODULE} perhaps a=b;", "form"),
+        (f"{MODULE} required a=b", "semicolon"),
+        (f"{MODULE} required a=;", "options"),
+        (f"{MODULE} required a b;", "options"),
+        (f'{MODULE} required a="secret;', "quotation mark"),
+        (f"{MODULE} required a=b; {MODULE} required c=d;", "options"),
+    ],
+)
+def test_a_line_that_is_none_is_refused_without_its_secrets(text, reason):
+    with pytest.raises(ValueError, match=reason) as refused:
+        parse_jaas(text)
+    assert "secret" not in str(refused.value)
