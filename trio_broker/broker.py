@@ -51,6 +51,7 @@ from trio_broker.concurrency.barrier import start_background
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, SecurityProtocol, advertised_endpoints, listener_endpoints
+from trio_broker.config.metadata_store_config import LOCAL
 from trio_broker.declaration.declaration import Declaration, DeclarationError
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.registry import is_served, served_apis
@@ -67,6 +68,7 @@ from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.service_manager import ServiceReport, ServiceState, service_manager
 from trio_broker.security.sasl.authenticators import SASL_PROTOCOLS, SaslAuthenticators
+from trio_broker.security.sasl.broker_login import broker_credentials, is_login_between_brokers
 from trio_broker.security.sasl.server_authenticator import SaslServerAuthenticator
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import DataDirectoryError, is_shortage
@@ -127,6 +129,9 @@ class Broker:
         self.listeners = {each.listener_name: each for each in listener_endpoints(config.socket_server)}
         self.authenticators = SaslAuthenticators(config, self.runtime.clock, self.runtime.random)
         self.authenticators.require_offered(self.listeners)
+        is_one_of_several = shared_metadata is not None or config.metadata_store.metadata_store != LOCAL
+        if is_one_of_several and is_login_between_brokers(config):
+            broker_credentials(config)
         served_apis()  # imports the handlers, so that ``is_served`` knows them
         self.server = SocketServer(
             [Listener(each.listener_name, each.host, each.port) for each in self.listeners.values()],

@@ -2,18 +2,19 @@
 
 It begins with the agreement on versions. The first request is ApiVersions in the newest version of this side. A broker
 that does not have that version answers UNSUPPORTED_VERSION, always in version 0, and names the versions of ApiVersions
-that it does have; the second request uses one of them (KIP-511). Afterwards a request can be sent in each version that
-both sides have, and several may be in flight: a broker answers those of one connection in their order.
+that it does have; the second request uses one of them (KIP-511). Where the broker wants a login, that comes next.
+Afterwards a request can be sent in each version that both sides have, and several may be in flight: a broker answers
+those of one connection in their order.
 
 The caller sends the chunks that it gets, and hands in whole frames. After a ``WireError`` the connection is of no use.
 
-Source: KIP-35, KIP-511; Kafka's NetworkClient and InFlightRequests.
+Source: KIP-35, KIP-511; Kafka's NetworkClient, InFlightRequests and SaslClientAuthenticator.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 import attrs
@@ -26,7 +27,10 @@ from kafka_wire.framing import frame
 from kafka_wire.headers import RequestHeader, read_response_header, request_header
 from kafka_wire.limits import INT32_MAX
 from kafka_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafka_wire.primitives import ReadableBuffer
+from kafka_wire.sasl.mechanisms import SaslClient
 from kafka_wire.schema import NEWEST, NO_VERSIONS, Request, VersionRange
 
 ResponseT = TypeVar("ResponseT")
@@ -53,9 +57,22 @@ class ApiNotServed(Exception):
 
 
 class ClientConnection:
-    """``served`` has the version range of each API of the broker, ``api_versions`` all that it said of itself."""
+    """``served`` has the version range of each API of the broker, ``api_versions`` all that it said of itself.
 
-    def __init__(self, client_id: str, software_name: str, software_version: str) -> None:
+    ``new_sasl_client`` makes what logs in, None at a listener without a login. ``session_lifetime_ms`` is how long that
+    holds, 0 for ever.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        software_name: str,
+        software_version: str,
+        new_sasl_client: Callable[[], SaslClient] | None = None,
+    ) -> None:
+        self.session_lifetime_ms = 0
+        self._new_sasl_client = new_sasl_client
+        self._sasl_client: SaslClient | None = None
         self.served: Mapping[int, VersionRange] = {}
         self.api_versions: ApiVersionsResponse | None = None
         self.in_flight: deque[InFlightRequest[Any]] = deque()
@@ -69,7 +86,7 @@ class ClientConnection:
     # --- Versions ---
 
     def begin(self) -> ToSend:
-        """Return what to send first; the answer is for ``receive_api_versions``."""
+        """Return what to send first; the answer is for ``receive_opening``."""
         return self.request(self._software, ApiVersionsRequest.VERSIONS.high)[1]
 
     def receive_api_versions(self, answer: ReadableBuffer) -> ToSend | None:
@@ -94,6 +111,50 @@ class ClientConnection:
             raise KafkaError(code=_known_code(code))
         self.api_versions, self.served = response, ranges
         return None
+
+    # --- Login ---
+
+    def receive_opening(self, answer: ReadableBuffer) -> ToSend | None:
+        """Take an answer before the first request, or within a later login; return what to send next, or None:
+        requests may follow. May take tens of milliseconds.
+
+        Raises:
+            KafkaError: the broker refuses; the text is its reason for refusing the login.
+            WireError: the frame is not the answer, or the broker does not know the password.
+            ApiNotServed: it has no SaslAuthenticate.
+        """
+        if not self.in_flight or self.in_flight[0].api_key == ApiKey.API_VERSIONS:
+            next_request = self.receive_api_versions(answer)
+            return self.begin_login() if next_request is None and self._new_sasl_client is not None else next_request
+        response = self.receive_response(answer)[1]
+        assert self._sasl_client is not None, "a login has begun"
+        if isinstance(response, SaslHandshakeResponse):
+            if response.error_code != ErrorCode.NONE:
+                text = f"{self._sasl_client.mechanism} is none of its mechanisms, {', '.join(response.mechanisms)}"
+                raise KafkaError(text, code=_known_code(response.error_code))
+            return self._send_token(self._sasl_client.first_token())
+        if not isinstance(response, SaslAuthenticateResponse):
+            raise WireError("an answer to something else than the login")
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(response.error_message or "", code=_known_code(response.error_code))
+        self.session_lifetime_ms = response.session_lifetime_ms
+        token = self._sasl_client.evaluate(bytes(response.auth_bytes))
+        return None if token is None else self._send_token(token)
+
+    def begin_login(self) -> ToSend:
+        """Return what to send first to log in, again if need be; the answer is for ``receive_opening``.
+
+        Raises:
+            ApiNotServed: the broker has no login.
+        """
+        assert self._new_sasl_client is not None, "there is something to log in with"
+        self._sasl_client = self._new_sasl_client()
+        # After version 0 the tokens would have no headers.
+        version = self.version_for(SaslHandshakeRequest, at_least=1)
+        return self.request(SaslHandshakeRequest(mechanism=self._sasl_client.mechanism), version)[1]
+
+    def _send_token(self, token: bytes) -> ToSend:
+        return self.request(SaslAuthenticateRequest(auth_bytes=token), self.version_for(SaslAuthenticateRequest))[1]
 
     def serves(self, kind: type[Request[Any]]) -> bool:
         """Whether both sides have a version of a request in common."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from kafka_wire.sasl.mechanisms import SaslCredentials
 from trio_broker.cli.failure import fail
 from trio_broker.cli.output import let_everything_be_printed
 from trio_broker.client.address import Address, parse_addresses
@@ -15,6 +16,8 @@ from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ClientError
 from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.client.security import parse_login
+from trio_broker.common.properties import parse_properties
 
 DEFAULT_BOOTSTRAP_SERVER: Final = "127.0.0.1:9092"
 """The default listener of this broker."""
@@ -39,6 +42,18 @@ def addresses(text: str) -> tuple[Address, ...]:
     """
     try:
         return parse_addresses(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def login_of(name: str, text: str) -> SaslCredentials | None:
+    """Return whom the client's properties in the file ``name`` log in as; None without a login.
+
+    Raises:
+        click.BadParameter: they are malformed, or ask for what this client does not have.
+    """
+    try:
+        return parse_login({each.key: each.value for each in parse_properties(text, name)})
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -69,6 +84,14 @@ def _with_client(command: Callable[..., None], timeout_help: str) -> Callable[..
         help="Any brokers of the cluster; they name the others.",
     )
     @click.option(
+        "--command-config",
+        "login",
+        type=click.File(encoding="utf-8"),
+        callback=lambda context, parameter, file: None if file is None else login_of(file.name, file.read()),
+        metavar="PATH",
+        help="A client's properties in Kafka's format: security.protocol, sasl.mechanism, sasl.jaas.config.",
+    )
+    @click.option(
         "--command-timeout",
         type=click.FloatRange(min=0, min_open=True, max=MAX_TIMEOUT_SECONDS),
         default=DEFAULT_TIMEOUT_SECONDS,
@@ -77,9 +100,16 @@ def _with_client(command: Callable[..., None], timeout_help: str) -> Callable[..
         help=timeout_help,
     )
     @functools.wraps(command)
-    def run(*arguments: Any, bootstrap_server: tuple[Address, ...], command_timeout: float, **options: Any) -> None:
+    def run(
+        *arguments: Any,
+        bootstrap_server: tuple[Address, ...],
+        login: SaslCredentials | None,
+        command_timeout: float,
+        **options: Any,
+    ) -> None:
         let_everything_be_printed()
-        with KafkaClient(ConnectionSettings(bootstrap_server, CLIENT_ID), Deadline(command_timeout)) as client:
+        settings = ConnectionSettings(bootstrap_server, CLIENT_ID, sasl=login)
+        with KafkaClient(settings, Deadline(command_timeout)) as client:
             try:
                 command(client, *arguments, **options)
             except ClientError as error:

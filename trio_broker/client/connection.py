@@ -12,17 +12,21 @@ What is sent and how it is answered is ``kafka_wire``'s ``ClientConnection``; th
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import attrs
 
-from kafka_wire.apis import ApiKey, api_name
+from kafka_wire.apis import api_name
 from kafka_wire.client_connection import ApiNotServed, ClientConnection, InFlightRequest, ToSend
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.framing import MAX_RESPONSE_BYTES, MIN_RESPONSE_BYTES, SIZE_PREFIX
 from kafka_wire.messages.api_versions import ApiVersionsResponse
+from kafka_wire.sasl.mechanisms import SaslCredentials
 from kafka_wire.schema import NEWEST, Request, VersionRange
 from trio_broker import SOFTWARE_NAME, __version__
 from trio_broker.client.address import Address
@@ -41,6 +45,9 @@ from trio_broker.client.receive_buffer import ReceiveBuffer
 from trio_broker.runtime.timeouts import CONNECT_SECONDS
 
 T = TypeVar("T")
+
+SESSION_SHARE = 0.85
+"""Of the lifetime of a login after which the next request waits for another one, as in Kafka's clients."""
 ResponseT = TypeVar("ResponseT")
 
 
@@ -63,25 +70,30 @@ class BrokerConnection:
     ``features`` are the broker's, sorted by name.
     """
 
-    def __init__(self, address: Address, sock: socket.socket, client_id: str) -> None:
+    def __init__(
+        self, address: Address, sock: socket.socket, client_id: str, sasl: SaslCredentials | None = None
+    ) -> None:
         self.address = address
         self.features: tuple[Feature, ...] = ()
         self._socket = sock
-        self._protocol = ClientConnection(client_id, SOFTWARE_NAME, __version__)
+        new_sasl_client = None if sasl is None else partial(sasl.client, os.urandom)
+        self._protocol = ClientConnection(client_id, SOFTWARE_NAME, __version__, new_sasl_client)
+        self._login_due: float | None = None
         self.is_usable = True
 
     @classmethod
     def open(cls, address: Address, settings: ConnectionSettings, deadline: Deadline) -> BrokerConnection:
-        """Connect and agree on versions.
+        """Connect, agree on versions, and log in where that is asked for.
 
         Raises:
             ConnectFailed: there is no such host, the connection is refused, or ApiVersions was not answered.
-            NotKafka, Refused: ApiVersions was not answered as Kafka answers it.
+            NotKafka, Refused: ApiVersions was not answered as Kafka answers it, or the login was refused.
         """
         deadline = deadline.within(CONNECT_SECONDS)
-        connection = cls(address, _connect(address, settings, deadline), settings.client_id)
+        connection = cls(address, _connect(address, settings, deadline), settings.client_id, settings.sasl)
         try:
-            connection._agree_on_versions(deadline)
+            connection._open(connection._protocol.begin(), deadline)
+            connection.features = _features(connection._protocol.api_versions)
         except (ConnectionLost, TimedOut) as error:
             # Nothing but ApiVersions was sent: the caller's request can go to another broker, whatever it changes.
             raise ConnectFailed(str(error)) from None
@@ -98,18 +110,27 @@ class BrokerConnection:
 
     # --- Versions ---
 
-    def _agree_on_versions(self, deadline: Deadline) -> None:
-        to_send: ToSend | None = self._protocol.begin()
+    def _open(self, first: ToSend, deadline: Deadline) -> None:
+        """Send what comes before requests, ``first`` first, until nothing more has to be said.
+
+        Raises:
+            Refused: the broker refuses.
+            ConnectionLost, NotKafka, TimedOut: as ``ask``.
+        """
+        to_send: ToSend | None = first
         while to_send is not None:
-            with self._ends_with_errors(ApiKey.API_VERSIONS, deadline):
+            api_key = self._protocol.in_flight[0].api_key
+            with self._ends_with_errors(api_key, deadline):
                 self._send(to_send, deadline)
                 answer = self._receive_frame(deadline, ReceiveBuffer(), MAX_RESPONSE_BYTES)
                 try:
-                    to_send = self._protocol.receive_api_versions(answer)
+                    to_send = self._protocol.receive_opening(answer)
                 except KafkaError as error:
-                    raise Refused(f"{self.address}: ApiVersions", error.code) from None
-        assert self._protocol.api_versions is not None
-        self.features = _features(self._protocol.api_versions)
+                    raise Refused(f"{self.address}: {api_name(api_key)}", error.code, str(error)) from None
+                except ApiNotServed as error:
+                    raise VersionNotServed(f"{self.address} {error}") from None
+        if lifetime_ms := self._protocol.session_lifetime_ms:
+            self._login_due = time.monotonic() + SESSION_SHARE * lifetime_ms / 1000
 
     @property
     def served(self) -> Mapping[int, VersionRange]:
@@ -167,6 +188,8 @@ class BrokerConnection:
         if version is None:
             version = self.version_for(type(request))
         self._require_idle()
+        if self._login_due is not None and time.monotonic() >= self._login_due:
+            self._open(self._protocol.begin_login(), deadline)
         in_flight, to_send = _encoded(request, lambda: self._protocol.request(request, version))
         with self._ends_with_errors(request.API_KEY, deadline):
             self._send(to_send, deadline)
@@ -292,7 +315,8 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _features(response: ApiVersionsResponse) -> tuple[Feature, ...]:
+def _features(response: ApiVersionsResponse | None) -> tuple[Feature, ...]:
+    assert response is not None, "versions are agreed on"
     # An epoch of -1 says that the broker does not know the finalized features (KIP-584).
     is_known = response.finalized_features_epoch >= 0
     finalized = {each.name: each.max_version_level for each in response.finalized_features if is_known}

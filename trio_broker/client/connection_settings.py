@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from kafka_wire.sasl.mechanisms import SaslCredentials
 from trio_broker.client.address import Address
 from trio_broker.client.security import Plaintext
 
@@ -17,10 +18,12 @@ SYSTEMS_CHOICE: Final = -1
 class ConnectionSettings:
     """``bootstrap`` are the addresses that the user gave; ``client_id`` is in every request.
 
-    ``receive_buffer_bytes`` is the size of each socket's buffer.
+    ``sasl`` is whom to log in as, None where there is no login. ``receive_buffer_bytes`` is the size of each socket's
+    buffer.
     """
 
     bootstrap: tuple[Address, ...]
     client_id: str
     security: Plaintext = attrs.field(factory=Plaintext)
     receive_buffer_bytes: int = SYSTEMS_CHOICE
+    sasl: SaslCredentials | None = None

@@ -13,10 +13,10 @@ import attrs
 
 from trio_broker.common.did_you_mean import did_you_mean
 from trio_broker.common.environment import ENVIRONMENT_PREFIX, environment_name, is_of_service, key_of_variable
+from trio_broker.common.properties import PropertiesError, parse_properties
 from trio_broker.config.entries import ConfigLevel
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
-from trio_broker.config.properties import parse_properties
 
 CLIENT_VARIABLES = frozenset({"TRIO_BROKER_BOOTSTRAP_SERVER", "TRIO_BROKER_SPARK_WORKAROUNDS"})
 """Variables that the commands for a cluster and Spark's jobs read; a broker ignores them."""
@@ -91,7 +91,11 @@ def gather_settings(
 
 
 def _add_file(settings: StaticSettings, file: SettingsFile) -> None:
-    for item in parse_properties(file.text, file.name):
+    try:
+        properties = parse_properties(file.text, file.name)
+    except PropertiesError as error:
+        raise ConfigError(str(error)) from None
+    for item in properties:
         origin = f"{file.name}:{item.line}"
         if item.key in settings.levels[ConfigLevel.FILE]:
             settings.warnings.append(f"{origin}: {item.key} was set above already; the last value counts")

@@ -18,8 +18,10 @@ Source: Kafka's NetworkClient, InFlightRequests and InterBrokerSendThread.
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -30,6 +32,7 @@ from kafka_wire.client_connection import ApiNotServed, ClientConnection, ToSend
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.frame_receiver import FrameReceiver
 from kafka_wire.framing import MAX_RESPONSE_BYTES, MIN_RESPONSE_BYTES
+from kafka_wire.sasl.mechanisms import SaslClient
 from kafka_wire.schema import Request
 from trio_broker import SOFTWARE_NAME, __version__
 from trio_broker.common.host_port import host_port
@@ -37,6 +40,7 @@ from trio_broker.concurrency.barrier import Backoff
 from trio_broker.network.errors import RequestFailed, RequestNotSent, ResponseLost
 from trio_broker.runtime.network import Network
 from trio_broker.runtime.timeouts import CONNECT_SECONDS
+from trio_broker.runtime.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +55,21 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 RECEIVE_BYTES: Final = 64 * 1024
 """Received at a time; more would be allocated for each answer, and most are small. A large one is received into a
 buffer of its own."""
+
+
+SESSION_SHARE: Final = 0.85
+"""Of the lifetime of a login after which a new connection takes the place of the present one."""
+
+
+SESSION_ENDS: Final = "the login ends soon, and another one begins"
+
+
+@attrs.frozen
+class BrokerLogin:
+    """How this broker logs in at another one. The password is salted in a thread of ``workers``."""
+
+    new_sasl_client: Callable[[], SaslClient]
+    workers: Workers
 
 
 @attrs.define(eq=False)
@@ -73,12 +92,13 @@ class ClientRequest:
 @attrs.define(eq=False)
 class NetworkClient:
     """``run`` is a task of the owner; nothing is sent without it, and all that waits fails at its end. ``client_id`` is
-    in every request."""
+    in every request; ``login`` is None where the other broker wants none."""
 
     network: Network
     host: str
     port: int
     client_id: str
+    login: BrokerLogin | None = None
     _unsent: deque[ClientRequest] = attrs.field(factory=deque, init=False)
     _sent: deque[ClientRequest] = attrs.field(factory=deque, init=False)
     """The oldest first, as in the ``in_flight`` of the connection."""
@@ -88,6 +108,8 @@ class NetworkClient:
     """Of what is done with the present connection."""
     _end: str = attrs.field(default="", init=False)
     """Why the connection ended."""
+    _session_ends: float = attrs.field(default=math.inf, init=False)
+    """When the connection is to be replaced, of Trio's clock: its login has an end."""
     _is_reachable: bool = attrs.field(default=True, init=False)
     _is_closed: bool = attrs.field(default=False, init=False)
 
@@ -152,11 +174,14 @@ class NetworkClient:
                 return
             # Also where the agreement on versions is cancelled.
             async with stream:
-                protocol = ClientConnection(self.client_id, SOFTWARE_NAME, __version__)
+                new_sasl_client = None if self.login is None else self.login.new_sasl_client
+                protocol = ClientConnection(self.client_id, SOFTWARE_NAME, __version__, new_sasl_client)
                 receiver = FrameReceiver(MAX_RESPONSE_BYTES, MIN_RESPONSE_BYTES)
+                is_open = False
                 with trio.move_on_after(CONNECT_SECONDS):
-                    await self._while_connected(lambda: self._agree_on_versions(stream, protocol, receiver))
-                if protocol.api_versions is None:
+                    await self._while_connected(lambda: self._open(stream, protocol, receiver))
+                    is_open = not self._end
+                if not is_open:
                     self._note_unreachable(self._end or f"ApiVersions was not answered within {CONNECT_SECONDS:g} s")
                     return
                 self._note_reachable()
@@ -170,23 +195,35 @@ class NetworkClient:
         try:
             await work()
         except KafkaError as error:
-            self._drop(f"ApiVersions was refused with {error.code.name}")
+            self._drop(f"it refuses with {error.code.name}{f': {error}' if str(error) else ''}")
+        except ApiNotServed as error:
+            self._drop(f"there is no login: it {error}")
         except WireError as error:
             self._drop(f"the answer is not Kafka's: {error}")
         except (OSError, trio.BrokenResourceError) as error:
             self._drop(f"the connection broke: {error.__cause__ or error}")
 
-    async def _agree_on_versions(
-        self, stream: trio.abc.Stream, protocol: ClientConnection, receiver: FrameReceiver
-    ) -> None:
+    async def _open(self, stream: trio.abc.Stream, protocol: ClientConnection, receiver: FrameReceiver) -> None:
+        """Agree on versions, and log in where that is asked for."""
         to_send: ToSend | None = protocol.begin()
         while to_send is not None:
             await stream.send_all(b"".join(to_send))
-            to_send = protocol.receive_api_versions(await self._next_frame(stream, receiver))
+            answer = await self._next_frame(stream, receiver)
+            if self.login is None:
+                to_send = protocol.receive_opening(answer)
+            else:
+                to_send = await self.login.workers.run(partial(protocol.receive_opening, answer))
+        lifetime_ms = protocol.session_lifetime_ms or math.inf
+        self._session_ends = trio.current_time() + SESSION_SHARE * lifetime_ms / 1000
 
     async def _transmit(self, stream: trio.abc.Stream, protocol: ClientConnection) -> None:
         while True:
             await self._until_unsent()
+            if trio.current_time() >= self._session_ends:
+                if self._sent:
+                    await trio.sleep_forever()  # ``_receive`` ends the connection behind the last answer.
+                self._drop(SESSION_ENDS)
+                await trio.lowlevel.checkpoint()
             # Together: what waits while the socket takes no more goes as one.
             to_send: ToSend = []
             while self._unsent:
@@ -206,6 +243,8 @@ class NetworkClient:
         while True:
             response = protocol.receive_response(await self._next_frame(stream, receiver))[1]
             self._sent.popleft().complete(response)
+            if not self._sent and trio.current_time() >= self._session_ends:
+                self._drop(SESSION_ENDS)
 
     async def _next_frame(self, stream: trio.abc.Stream, receiver: FrameReceiver) -> memoryview:
         """Return the next frame.

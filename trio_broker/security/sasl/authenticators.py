@@ -66,7 +66,7 @@ class SaslAuthenticators:
                     raise ConfigError(
                         f"sasl.enabled.mechanisms of {endpoint}: {mechanism}: {why}; name any of {offered}"
                     )
-                if mechanism == plain.NAME and not self._jaas(name, mechanism).users:
+                if mechanism == plain.NAME and not login_module(self.config, name, mechanism).users:
                     where = f"listener.name.{name.lower()}.plain.sasl.jaas.config"
                     raise ConfigError(f'{where}: nobody can log in by PLAIN: it needs users, as in user_alice="…"')
 
@@ -90,22 +90,22 @@ class SaslAuthenticators:
 
     def _new_server(self, listener: str, mechanism: str) -> NewSaslServer:
         if mechanism == plain.NAME:
-            return lambda: PlainSaslServer(self._jaas(listener, mechanism).users)
+            return lambda: PlainSaslServer(login_module(self.config, listener, mechanism).users)
         return partial(self._new_scram_server, mechanism)
 
     def _new_scram_server(self, mechanism: str) -> ScramSaslServer:
         nonce = nonce_of(self.random.randbytes)
         return ScramSaslServer(ScramMechanism(mechanism), self.find_credential, nonce, self.salt_key)
 
-    def _jaas(self, listener: str, mechanism: str) -> JaasEntry:
-        """The login module of a listener and its options.
 
-        Raises:
-            ConfigError: the setting is not of that form.
-        """
-        text = self.config.listener_value(listener, "sasl.jaas.config", mechanism)
-        try:
-            return parse_jaas(text or "")
-        except ValueError as error:
-            name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
-            raise ConfigError(f"{name}: {error}", key=name) from None
+def login_module(config: BrokerConfig, listener: str, mechanism: str) -> JaasEntry:
+    """The login module of a listener for a mechanism, and its options.
+
+    Raises:
+        ConfigError: the setting is not of that form.
+    """
+    try:
+        return parse_jaas(config.listener_value(listener, "sasl.jaas.config", mechanism) or "")
+    except ValueError as error:
+        name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+        raise ConfigError(f"{name}: {error}", key=name) from None

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_broker.config.errors import ConfigError
-from trio_broker.config.properties import parse_properties
+from trio_broker.common.properties import PropertiesError, parse_properties
 
 
 def load_properties(text: str) -> dict[str, str]:
@@ -83,23 +82,23 @@ def test_a_property_knows_the_line_it_begins_on():
 
 
 def test_a_malformed_escape_is_reported_with_its_line():
-    with pytest.raises(ConfigError, match=r"server\.properties:2: .u must be followed"):
+    with pytest.raises(PropertiesError, match=r"server\.properties:2: .u must be followed"):
         parse_properties("a=1\nb=\\u12", "server.properties")
 
 
 def test_half_a_character_is_refused():
-    with pytest.raises(ConfigError, match=r"^properties:1: a .* escape of a surrogate has no second one"):
+    with pytest.raises(PropertiesError, match=r"^properties:1: a .* escape of a surrogate has no second one"):
         parse_properties("a=\\ud800")
 
 
 def test_a_line_without_a_key_is_refused():
-    with pytest.raises(ConfigError, match="properties:1: there is no key before the value 'x'"):
+    with pytest.raises(PropertiesError, match="properties:1: there is no key before the value 'x'"):
         parse_properties("=x")
 
 
 @given(st.text(alphabet="ab#!=: \t\f\\u00e9\r\n", max_size=60))
 def test_any_text_is_read_line_by_line_or_refused(text):
-    with contextlib.suppress(ConfigError):
+    with contextlib.suppress(PropertiesError):
         items = parse_properties(text)
         assert all(item.key for item in items)
         assert [item.line for item in items] == sorted({item.line for item in items})

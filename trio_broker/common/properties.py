@@ -17,13 +17,15 @@ from collections.abc import Iterator
 
 import attrs
 
-from trio_broker.config.errors import ConfigError
-
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANKS = " \t\f"
 _SEPARATORS = "=:"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _UNICODE_DIGITS = re.compile(r"[0-9A-Fa-f]{4}", re.ASCII)
+
+
+class PropertiesError(ValueError):
+    """The text is not of the format; the reason names the line."""
 
 
 @attrs.frozen
@@ -39,7 +41,7 @@ def parse_properties(text: str, source: str = "properties") -> list[Property]:
     """Return all properties of ``text`` in order; a key may occur more than once.
 
     Raises:
-        ConfigError: an escape is malformed, or a line has no key. The text names ``source`` and the line.
+        PropertiesError: an escape is malformed, or a line has no key. The text names ``source`` and the line.
     """
     return [_parse_line(line, number, source) for number, line in _logical_lines(text)]
 
@@ -76,7 +78,7 @@ def _parse_line(line: str, number: int, source: str) -> Property:
         rest = rest[1:].lstrip(_BLANKS)
     where = f"{source}:{number}"
     if not (key := _unescape(line[:end], where)):
-        raise ConfigError(f"{where}: there is no key before the value {rest!r}")
+        raise PropertiesError(f"{where}: there is no key before the value {rest!r}")
     return Property(key, _unescape(rest, where), number)
 
 
@@ -96,7 +98,7 @@ def _unescape(text: str, where: str) -> str:
         position = backslash + 2
         if escaped == "u":
             if not (digits := _UNICODE_DIGITS.match(text, position)):
-                raise ConfigError(f"{where}: \\u must be followed by four hexadecimal digits")
+                raise PropertiesError(f"{where}: \\u must be followed by four hexadecimal digits")
             parts.append(chr(int(digits[0], 16)))
             position += 4
         else:
@@ -110,4 +112,4 @@ def _with_whole_characters(text: str, where: str) -> str:
     try:
         return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
     except UnicodeDecodeError:
-        raise ConfigError(f"{where}: a \\u escape of a surrogate has no second one beside it") from None
+        raise PropertiesError(f"{where}: a \\u escape of a surrogate has no second one beside it") from None

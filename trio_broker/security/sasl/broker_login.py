@@ -1,0 +1,48 @@
+"""As whom brokers of a cluster log in at each other: by the login module of the listener between them.
+
+Source: Kafka's ``sasl.mechanism.inter.broker.protocol`` and JaasContext.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.sasl.mechanisms import SaslClient, SaslCredentials
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.errors import ConfigError
+from trio_broker.config.listeners import inter_broker_listener, listener_endpoints
+from trio_broker.runtime.randomness import Random
+from trio_broker.security.sasl.authenticators import OFFERED, SASL_PROTOCOLS, login_module
+
+
+def is_login_between_brokers(config: BrokerConfig) -> bool:
+    """Whether the listener by which brokers reach each other asks for a login."""
+    name = inter_broker_listener(config.socket_server)
+    return any(
+        each.listener_name == name and each.security_protocol in SASL_PROTOCOLS
+        for each in listener_endpoints(config.socket_server)
+    )
+
+
+def broker_credentials(config: BrokerConfig) -> SaslCredentials:
+    """Return as whom this broker logs in at others, by the settings at this time.
+
+    Raises:
+        ConfigError: the mechanism is not offered, or the login module has no user and password.
+    """
+    listener, mechanism = inter_broker_listener(config.socket_server), config.sasl.sasl_mechanism_inter_broker_protocol
+    if mechanism not in OFFERED:
+        reason = f"{mechanism} is not offered; name one of {', '.join(OFFERED)}"
+        raise ConfigError(f"sasl.mechanism.inter.broker.protocol: {reason}")
+    options = login_module(config, listener, mechanism).options
+    if not options.get("username") or not options.get("password"):
+        where = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+        raise ConfigError(f"{where}: a username and a password are needed, by which this broker logs in at others")
+    return SaslCredentials(mechanism, options["username"], options["password"])
+
+
+def new_broker_client(config: BrokerConfig, random: Random) -> SaslClient:
+    """Return the client of one login at another broker.
+
+    Raises:
+        ConfigError: as ``broker_credentials``.
+    """
+    return broker_credentials(config).client(random.randbytes)
