@@ -40,7 +40,7 @@ def test_port_does_not_take_the_place_of_listeners_that_were_asked_for(tmp_path:
 
 
 def test_listeners_without_port_are_checked_as_ever():
-    assert "only PLAINTEXT listeners are served" in refusal("--override", TLS)
+    assert "only PLAINTEXT and SASL_PLAINTEXT listeners are served" in refusal("--override", TLS)
 
 
 @pytest.mark.parametrize(
