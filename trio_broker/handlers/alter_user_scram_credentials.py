@@ -16,6 +16,7 @@ from trio_broker.cluster.scram_control import ScramChange, ScramDeletion, ScramU
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.rights import ALTER_CLUSTER, for_cluster
 
 
 def error_response(request: AlterUserScramCredentialsRequest, error: KafkaError) -> AlterUserScramCredentialsResponse:
@@ -23,7 +24,12 @@ def error_response(request: AlterUserScramCredentialsRequest, error: KafkaError)
     return AlterUserScramCredentialsResponse(results=[result_of(user, error) for user in users])
 
 
-@handles(AlterUserScramCredentialsRequest, error_response=error_response, by_controller=True)
+@handles(
+    AlterUserScramCredentialsRequest,
+    error_response=error_response,
+    requires=[for_cluster(ALTER_CLUSTER)],
+    by_controller=True,
+)
 async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: Context
 ) -> AlterUserScramCredentialsResponse:
