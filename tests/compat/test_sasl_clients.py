@@ -18,7 +18,7 @@ pytestmark = pytest.mark.compat
 
 PROTOCOLS = "OPEN:PLAINTEXT,CLIENTS:SASL_PLAINTEXT"
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="right";'
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "listeners": "OPEN://127.0.0.1:0,CLIENTS://127.0.0.1:0",
     "listener.security.protocol.map": PROTOCOLS,
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -23,7 +24,7 @@ from trio_broker.testing.cluster_thread import ClusterThread
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 USERS = 'user_alice="alice-secret" user_broker="broker-secret"'
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "listeners": "CLIENTS://127.0.0.1:0",
     "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
