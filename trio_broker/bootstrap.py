@@ -32,6 +32,7 @@ from trio_broker.cluster.assignments_manager import AssignmentsManager
 from trio_broker.cluster.broker_clients import BrokerClients, client_id_of
 from trio_broker.cluster.broker_lifecycle_manager import BrokerLifecycleManager, RegistrationRefused
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
+from trio_broker.cluster.client_quota_publisher import ClientQuotaPublisher
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.cluster_events import ClusterEvents
 from trio_broker.cluster.config_trials import ConfigTrials
@@ -80,6 +81,7 @@ from trio_broker.partition.partition import Durability
 from trio_broker.partition.remote_leader_endpoint import Follower
 from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.quota.quota_managers import QuotaManagers
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.randomness import random_uuid
 from trio_broker.runtime.runtime import Runtime
@@ -103,12 +105,13 @@ async def open_services(
     reconfigurables: Sequence[BrokerReconfigurable] = (),
     loader: LogLoader | None = None,
     shared: SharedMetadata | None = None,
+    quotas: QuotaManagers | None = None,
 ) -> AsyncIterator[BrokerServices]:
     """Open the data directories of ``config`` and everything that lives on them.
 
     ``advertised`` is what each listener, by name, tells its clients; ``reconfigurables`` are further parts that act on
     a change of their settings; ``loader`` loads the logs, and knows how far it is. ``shared`` is the metadata of
-    several brokers of this process, in place of what ``metadata.store`` names.
+    several brokers of this process, in place of what ``metadata.store`` names. The network goes by ``quotas`` as well.
 
     Raises:
         LoadStopped: ``loader`` was stopped.
@@ -129,7 +132,8 @@ async def open_services(
             opened_metadata(directories_in_use, runtime, shared) as metadata,
             background_nursery() as services_nursery,
         ):
-            opening = Opening(config, runtime, services_nursery, directories_in_use, metadata, shared)
+            quotas = quotas or QuotaManagers(runtime.clock, config.quota)
+            opening = Opening(config, runtime, services_nursery, directories_in_use, metadata, shared, quotas)
             services = await opening.open(advertised, reconfigurables, loader or LogLoader())
             yield services
             directories_in_use.high_watermarks |= services.replicas.replicated_high_watermarks()
@@ -224,6 +228,7 @@ class Opening:
     directories: OpenDirectories
     metadata: MetadataCopy
     shared: SharedMetadata | None
+    quotas: QuotaManagers
 
     async def open(
         self, advertised: Mapping[str, Endpoint], reconfigurables: Sequence[BrokerReconfigurable], loader: LogLoader
@@ -279,9 +284,11 @@ class Opening:
             cluster_events = ClusterEvents(node.node_id, runtime.clock, self.shared.store.controller)
         partitions = BrokerMetadataPublisher(replicas, config, metadata_faults, assignments)
         authorizer = configured_authorizer(config.authorizer)
+        quota_publisher = ClientQuotaPublisher(self.quotas)
         async with controller.loader.lock:
+            quota_publisher.apply_image(metadata_cache.image)
             # In this order: the coordinators find the partitions of a new topic open.
-            publisher.subscribers = (partitions, groups, transactions)
+            publisher.subscribers = (quota_publisher, partitions, groups, transactions)
             if authorizer is not None:
                 # First of all: what is denied is denied before anything else follows.
                 acls = AclPublisher(authorizer)
@@ -310,6 +317,7 @@ class Opening:
             metadata_cache=metadata_cache,
             metadata_log=self.metadata.metadata_log,
             changes=changes,
+            quotas=self.quotas,
             replicas=replicas,
             metadata_faults=metadata_faults,
             log_dir_failures=LogDirFailureHandler(self.metadata.metadata_log, replicas, membership.lifecycle),

@@ -61,6 +61,7 @@ from trio_broker.network.request_channel import Answer, ConnectionInfo, QueuedRe
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.partition.log_loader import LoadStopped, LogLoader
+from trio_broker.quota.quota_managers import QuotaManagers
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.garbage_collection import FULL_COLLECTION, collect_in_small_steps
 from trio_broker.runtime.memory import release_free_memory
@@ -143,6 +144,7 @@ class Broker:
             workers=self.runtime.workers,
             before_accept=self.runtime.disk.open_files.hold_spares,
             new_authenticator=self._new_authenticator,
+            client_quotas=QuotaManagers(self.runtime.clock, config.quota),
         )
         self.loader = LogLoader()
         self.admin_url: str | None = None
@@ -222,6 +224,7 @@ class Broker:
                 (self,),
                 loader=self.loader,
                 shared=self._shared_metadata,
+                quotas=self.server.client_quotas,
             ) as services:
                 self._dispatcher = Dispatcher(services, self.server.channel.metrics, self.server.memory_pool)
                 self.server.handlers.handle = self._dispatcher.answer

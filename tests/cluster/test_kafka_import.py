@@ -337,7 +337,6 @@ TOKEN = stored.DelegationTokenRecord(
 @pytest.mark.parametrize(
     ("records", "complaint"),
     [
-        ([TOKEN, quota()], "there are 1 delegation tokens, 1 client quotas, which trio-broker does not have"),
         ([TOKEN], "1 delegation tokens"),
         ([registered(2)], "broker 2 is registered too"),
         ([partition(2, replicas=(1, 2))], r"orders-2 has replicas on \[1, 2\]"),

@@ -24,6 +24,7 @@ NEVER_SENT = {
     "ExpireDelegationTokenRequest",
     "DescribeDelegationTokenRequest",
     "DescribeClientQuotasRequest",
+    "AlterClientQuotasRequest",
     "UnregisterBrokerRequest",
     "AlterPartitionRequest",
     "BrokerRegistrationRequest",

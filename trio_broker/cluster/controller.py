@@ -29,6 +29,7 @@ from trio_broker.cluster.broker_liveness import (
     decide_unregistration,
     require_broker_epoch,
 )
+from trio_broker.cluster.client_quota_control import QuotaAlteration, decide_client_quotas
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_broker_registration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change
 from trio_broker.cluster.controller_client import ConfigOutcome
@@ -47,10 +48,12 @@ from trio_broker.cluster.replication_control import (
     CreatedTopic,
     NewPartitions,
     NewTopic,
+    PartitionChangeQuota,
     TopicTarget,
     decide_new_partitions,
     decide_new_topics,
     decide_topic_deletions,
+    unbounded,
 )
 from trio_broker.cluster.scram_control import ScramChange, decide_scram_changes
 from trio_broker.cluster.snapshot_generator import SnapshotGenerator
@@ -180,10 +183,10 @@ class Controller:
     # --- requests ---
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, apply_quota: PartitionChangeQuota = unbounded
     ) -> list[CreatedTopic | KafkaError]:
         outcomes, _ = await self.operations.carry_out(
-            lambda: decide_new_topics(self.image, self.settings, topics, self._runtime.random),
+            lambda: decide_new_topics(self.image, self.settings, topics, self._runtime.random, apply_quota),
             validate_only=validate_only,
             is_recorded=True,
         )
@@ -222,10 +225,14 @@ class Controller:
         return None if self._log_dirs is None else self._log_dirs.reason_not_held(name)
 
     async def create_partitions(
-        self, topics: Sequence[NewPartitions], *, validate_only: bool = False
+        self,
+        topics: Sequence[NewPartitions],
+        *,
+        validate_only: bool = False,
+        apply_quota: PartitionChangeQuota = unbounded,
     ) -> list[NewPartitions | KafkaError]:
         outcomes, _ = await self.operations.carry_out(
-            lambda: decide_new_partitions(self.image, topics, self._runtime.random),
+            lambda: decide_new_partitions(self.image, topics, self._runtime.random, apply_quota),
             validate_only=validate_only,
             is_recorded=True,
         )
@@ -239,10 +246,14 @@ class Controller:
         return KafkaError(text, code=STORAGE_ERROR)
 
     async def delete_topics(
-        self, targets: Sequence[TopicTarget], *, validate_only: bool = False
+        self,
+        targets: Sequence[TopicTarget],
+        *,
+        validate_only: bool = False,
+        apply_quota: PartitionChangeQuota = unbounded,
     ) -> list[TopicImage | KafkaError]:
         outcomes, _ = await self.operations.carry_out(
-            lambda: decide_topic_deletions(self.image, self.settings, targets),
+            lambda: decide_topic_deletions(self.image, self.settings, targets, apply_quota),
             validate_only=validate_only,
             is_recorded=True,
         )
@@ -290,6 +301,14 @@ class Controller:
             return decide_acl_deletions(self.image, filters)
 
         return (await self.operations.carry_out(decide, is_recorded=True))[0]
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool
+    ) -> list[KafkaError | None]:
+        outcomes, _ = await self.operations.carry_out(
+            lambda: list_in_turns(decide_client_quotas(self.image, alterations)), validate_only=validate_only
+        )
+        return outcomes
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
         finalized = await self.operations.decide(

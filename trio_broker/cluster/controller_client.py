@@ -18,6 +18,7 @@ from trio_broker.changes.change import Change
 from trio_broker.cluster.alter_partition import PartitionAlteration
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
 from trio_broker.cluster.broker_liveness import BrokerHeartbeatReply
+from trio_broker.cluster.client_quota_control import QuotaAlteration
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.configuration_control import ConfigChange
 from trio_broker.cluster.directory_assignments import DirectoryAssignment
@@ -27,7 +28,14 @@ from trio_broker.cluster.metadata_image import ConfigResource, PartitionImage, T
 from trio_broker.cluster.partition_reassignments import Reassignment
 from trio_broker.cluster.producer_ids import ProducerIdBlock
 from trio_broker.cluster.quorum_info import QuorumInfo
-from trio_broker.cluster.replication_control import CreatedTopic, NewPartitions, NewTopic, TopicTarget
+from trio_broker.cluster.replication_control import (
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    PartitionChangeQuota,
+    TopicTarget,
+    unbounded,
+)
 from trio_broker.cluster.scram_control import ScramChange
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.security.standard_acl import AclFilter, StandardAcl
@@ -117,7 +125,39 @@ class ControllerClient(Protocol):
 
 
 class ControllerApi(ControllerClient, Protocol):
-    """What the handlers of the controller's own APIs ask beside that."""
+    """What the handlers of the controller's own APIs ask beside that; ``apply_quota`` may refuse single topics."""
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, apply_quota: PartitionChangeQuota = unbounded
+    ) -> list[CreatedTopic | KafkaError]:
+        """As above."""
+        ...
+
+    async def create_partitions(
+        self,
+        topics: Sequence[NewPartitions],
+        *,
+        validate_only: bool = False,
+        apply_quota: PartitionChangeQuota = unbounded,
+    ) -> list[NewPartitions | KafkaError]:
+        """As above."""
+        ...
+
+    async def delete_topics(
+        self,
+        targets: Sequence[TopicTarget],
+        *,
+        validate_only: bool = False,
+        apply_quota: PartitionChangeQuota = unbounded,
+    ) -> list[TopicImage | KafkaError]:
+        """As above."""
+        ...
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool
+    ) -> list[KafkaError | None]:
+        """Set and remove quotas of each entity; results in the order of ``alterations``."""
+        ...
 
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[TopicPartition]

@@ -73,7 +73,6 @@ def keyed_change(record: Any) -> KeyedChange | None:
 
 UNSERVED: Final[Mapping[type[Any], str]] = {
     DelegationTokenRecord: "delegation tokens",
-    ClientQuotaRecord: "client quotas",
 }
 """Kinds that this broker keeps and does not act by, so that it must not serve a cluster that has any."""
 

@@ -11,7 +11,7 @@ Source: Kafka's ReplicationControlManager (createTopics, createPartitions, delet
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
 from typing import Final, overload
@@ -49,6 +49,13 @@ MAX_PARTITIONS: Final = 20_000
 """Partitions of all topics on one node: each keeps files open and some tens of kilobytes of state in memory."""
 
 FIRST_EPOCH: Final = 0
+
+PartitionChangeQuota = Callable[[int], None]
+"""Called before so many partitions are created or deleted; raises KafkaError where that is above a quota (KIP-599)."""
+
+
+def unbounded(partitions: int) -> None:
+    """Let any number of partitions be created and deleted."""
 
 
 @attrs.frozen(kw_only=True)
@@ -98,22 +105,34 @@ class TopicTarget:
 
 
 def decide_new_topics(
-    image: MetadataImage, config: BrokerConfig, topics: Sequence[NewTopic], random: Random
+    image: MetadataImage,
+    config: BrokerConfig,
+    topics: Sequence[NewTopic],
+    random: Random,
+    apply_quota: PartitionChangeQuota = unbounded,
 ) -> Steps[Iterator[ControllerResult[CreatedTopic] | KafkaError]]:
     """Decide about each topic, in order, when it is asked for."""
     # Before any topic is decided: a request beyond the limit is refused as a whole, as by Kafka's controller.
     wanted = yield from list_in_turns(_wanted_partitions(topic, config) for topic in topics)
     refuse_excess(sum(wanted))
     counts = yield from count_in_turns(topic.name for topic in topics)
-    planner = _TopicPlanner(image, config, random, (yield from _room(image)))
+    planner = _TopicPlanner(image, config, random, (yield from _room(image)), apply_quota)
     return (attempt(partial(planner.plan, topic, occurrences=counts[topic.name])) for topic in topics)
 
 
 class _TopicPlanner:
     """Decides about the topics of one request in order, counting the names and partitions of those before."""
 
-    def __init__(self, image: MetadataImage, config: BrokerConfig, random: Random, room: _Room) -> None:
+    def __init__(
+        self,
+        image: MetadataImage,
+        config: BrokerConfig,
+        random: Random,
+        room: _Room,
+        apply_quota: PartitionChangeQuota,
+    ) -> None:
         self.image = image
+        self.apply_quota = apply_quota
         self.config = config
         self.random = random
         self.room = room
@@ -136,6 +155,7 @@ class _TopicPlanner:
         assignment = _assignment_of(topic, self.image, self.config, self.random)
         configs = _checked_configs(topic, self.config)
         self.room.require(assignment)
+        self.apply_quota(len(assignment))
         created = CreatedTopic(
             name=topic.name,
             topic_id=random_uuid(self.random),
@@ -366,21 +386,25 @@ class _NewPartitionRecords(Sequence[object]):
 
 
 def decide_new_partitions(
-    image: MetadataImage, topics: Sequence[NewPartitions], random: Random
+    image: MetadataImage,
+    topics: Sequence[NewPartitions],
+    random: Random,
+    apply_quota: PartitionChangeQuota = unbounded,
 ) -> Steps[Iterator[ControllerResult[NewPartitions] | KafkaError]]:
     """Decide about each growth, in order, when it is asked for."""
     additional = yield from list_in_turns(_additional(image, wanted) for wanted in topics)
     refuse_excess(sum(additional))
     counts = yield from count_in_turns(wanted.name for wanted in topics)
-    planner = _GrowthPlanner(image, random, (yield from _room(image)))
+    planner = _GrowthPlanner(image, random, (yield from _room(image)), apply_quota)
     return (attempt(partial(planner.plan, wanted, occurrences=counts[wanted.name])) for wanted in topics)
 
 
 class _GrowthPlanner:
     """Decides about the topics of one request one after the other, counting partitions."""
 
-    def __init__(self, image: MetadataImage, random: Random, room: _Room) -> None:
+    def __init__(self, image: MetadataImage, random: Random, room: _Room, apply_quota: PartitionChangeQuota) -> None:
         self.image = image
+        self.apply_quota = apply_quota
         self.random = random
         self.room = room
 
@@ -405,6 +429,7 @@ class _GrowthPlanner:
             )
         assignment = _additional_assignment(self.image, topic, wanted, self.random)
         self.room.require(assignment)
+        self.apply_quota(len(assignment))
         self.room.take(assignment)
         records = _NewPartitionRecords(topic.topic_id, present, assignment, self.image.active_brokers)
         return ControllerResult(wanted, records)
@@ -441,7 +466,10 @@ def _additional_assignment(
 
 
 def decide_topic_deletions(
-    image: MetadataImage, config: BrokerConfig, targets: Sequence[TopicTarget]
+    image: MetadataImage,
+    config: BrokerConfig,
+    targets: Sequence[TopicTarget],
+    apply_quota: PartitionChangeQuota = unbounded,
 ) -> Steps[Iterator[ControllerResult[TopicImage] | KafkaError]]:
     """Decide about each deletion, in order, when it is asked for.
 
@@ -452,15 +480,16 @@ def decide_topic_deletions(
         raise KafkaError("topics may not be deleted here", code=ErrorCode.TOPIC_DELETION_DISABLED)
     looked_up = (_lookup(image, target) for target in targets)
     found = yield from count_in_turns(None if topic is None else topic.topic_id for topic in looked_up)
-    return (attempt(partial(_plan_deletion, image, target, found)) for target in targets)
+    return (attempt(partial(_plan_deletion, image, target, found, apply_quota)) for target in targets)
 
 
 def _plan_deletion(
-    image: MetadataImage, target: TopicTarget, found: Counter[bytes | None]
+    image: MetadataImage, target: TopicTarget, found: Counter[bytes | None], apply_quota: PartitionChangeQuota
 ) -> ControllerResult[TopicImage]:
     topic = find_topic(image, target)
     if found[topic.topic_id] > 1:
         raise KafkaError(f"topic {topic.name!r} is named twice in one request", code=ErrorCode.INVALID_REQUEST)
+    apply_quota(len(topic.partitions))
     return ControllerResult(topic, (RemoveTopicRecord(topic_id=topic.topic_id),))
 
 

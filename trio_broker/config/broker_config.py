@@ -46,6 +46,7 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.metadata_store_config import MetadataStoreConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
+from trio_broker.config.quota_config import QuotaConfig
 from trio_broker.config.replication_config import ReplicationConfig
 from trio_broker.config.sasl_config import SaslConfig
 from trio_broker.config.socket_server_config import ListenerLimits, SocketServerConfig
@@ -94,6 +95,7 @@ class BrokerConfig:
     request: RequestConfig
     log_manager: LogManagerConfig
     replication: ReplicationConfig
+    quota: QuotaConfig
     log: LogConfig
     """The defaults of topics, which ``resource_config.topic_config`` combines with a topic's own settings."""
     group_coordinator: GroupCoordinatorConfig
@@ -449,6 +451,7 @@ class BrokerConfig:
         self.request = checked.sections["Topics and requests"]
         self.log_manager = checked.sections["Background work of the logs"]
         self.replication = checked.sections["Replication"]
+        self.quota = checked.sections["Quotas"]
         self.log = checked.sections["Logs"]
         self.group_coordinator = checked.sections["Groups"]
         self.transaction_coordinator = checked.sections["Transactions"]

@@ -14,6 +14,7 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.metadata_store_config import MetadataStoreConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
+from trio_broker.config.quota_config import QuotaConfig
 from trio_broker.config.replication_config import ReplicationConfig
 from trio_broker.config.sasl_config import SaslConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
@@ -41,6 +42,7 @@ SETTINGS: Mapping[str, type] = {
     "Background work of the logs": LogManagerConfig,
     "Logs": LogConfig,
     "Replication": ReplicationConfig,
+    "Quotas": QuotaConfig,
     "Groups": GroupCoordinatorConfig,
     "Transactions": TransactionCoordinatorConfig,
 }

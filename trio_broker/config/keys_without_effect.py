@@ -82,8 +82,6 @@ _BROKER_NAMES: Names = {
         controller.quorum.fetch.timeout.ms
         controller.quorum.request.timeout.ms
         controller.quorum.retry.backoff.ms
-        controller.quota.window.num
-        controller.quota.window.size.seconds
         controller.socket.timeout.ms
         delete.records.purgatory.purge.interval.requests
         fetch.purgatory.purge.interval.requests
@@ -130,8 +128,6 @@ _BROKER_NAMES: Names = {
         offsets.load.buffer.size
         offsets.topic.compression.codec
         producer.purgatory.purge.interval.requests
-        quota.window.num
-        quota.window.size.seconds
         remote.log.manager.copy.quota.window.num
         remote.log.manager.copy.quota.window.size.seconds
         remote.log.manager.fetch.quota.window.num

@@ -14,9 +14,12 @@ from kafka_wire.messages.create_partitions import (
 )
 from trio_broker.cluster.replication_control import NewPartitions
 from trio_broker.concurrency.yield_budget import InTurns
+from trio_broker.handlers.support.client_quotas import partition_change_quota
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.rights import ALTER_TOPIC, ForEach, its_name
+
+STRICT_QUOTA_SINCE_VERSION = 3
 
 
 def error_response(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
@@ -33,7 +36,11 @@ async def create_partitions(request: CreatePartitionsRequest, context: Context) 
     """Add partitions to each topic, or answer with its error."""
     wanted = [wanted_partitions(topic) async for topic in InTurns(request.topics)]
     context.release_for_disk()
-    outcomes = await context.services.controller.create_partitions(wanted, validate_only=request.validate_only)
+    outcomes = await context.services.controller.create_partitions(
+        wanted,
+        validate_only=request.validate_only,
+        apply_quota=partition_change_quota(context, strict_since=STRICT_QUOTA_SINCE_VERSION),
+    )
     return CreatePartitionsResponse(
         results=[
             refused_topic(topic.name, outcome)

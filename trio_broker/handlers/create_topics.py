@@ -23,6 +23,7 @@ from trio_broker.cluster.replication_control import CreatedTopic, NewTopic
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import topic_entries
+from trio_broker.handlers.support.client_quotas import partition_change_quota
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.rights import (
@@ -33,6 +34,8 @@ from trio_broker.handlers.support.rights import (
     InHandler,
     its_name,
 )
+
+STRICT_QUOTA_SINCE_VERSION = 6
 
 
 def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
@@ -52,7 +55,11 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
     """Create each topic, or answer with its error."""
     wanted = [await wanted_topic(topic) async for topic in InTurns(request.topics)]
     context.release_for_disk()
-    outcomes = await context.services.controller.create_topics(wanted, validate_only=request.validate_only)
+    outcomes = await context.services.controller.create_topics(
+        wanted,
+        validate_only=request.validate_only,
+        apply_quota=partition_change_quota(context, strict_since=STRICT_QUOTA_SINCE_VERSION),
+    )
     results: list[CreatableTopicResult] = []
     async for topic, outcome in InTurns(zip(request.topics, outcomes, strict=True)):
         if isinstance(outcome, KafkaError):

@@ -17,12 +17,16 @@ from trio_broker.cluster.metadata_image import TopicImage
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns, clear_in_turns
+from trio_broker.handlers.support.client_quotas import partition_change_quota
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.rights import DELETE_CLUSTER, DELETE_TOPIC, ForEach, its_name_or_id, itself
 
 DELETION_DISABLED_SINCE_VERSION = 3
 """Clients of earlier versions do not know TOPIC_DELETION_DISABLED and get INVALID_REQUEST."""
+
+
+STRICT_QUOTA_SINCE_VERSION = 5
 
 
 def error_response(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
@@ -43,7 +47,9 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
     wanted = [target async for target in InTurns(targets(request))]
     context.release_for_disk()
     try:
-        outcomes = await context.services.controller.delete_topics(wanted)
+        outcomes = await context.services.controller.delete_topics(
+            wanted, apply_quota=partition_change_quota(context, strict_since=STRICT_QUOTA_SINCE_VERSION)
+        )
     except KafkaError as error:
         if error.code is ErrorCode.TOPIC_DELETION_DISABLED and context.version < DELETION_DISABLED_SINCE_VERSION:
             raise KafkaError(str(error), code=ErrorCode.INVALID_REQUEST) from error

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: no quotas are kept, so every valid filter matches none.
+"""DescribeClientQuotas: the quotas that are set, as far as a filter matches them.
 
 Source: Kafka's ClientQuotasImage.describe.
 """
@@ -13,14 +13,16 @@ from kafka_wire.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
 )
+from trio_broker.cluster.client_quota_control import quotas_of
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER_CONFIGS, for_cluster
-
-USER = "user"
-CLIENT_ID = "client-id"
-IP = "ip"
+from trio_broker.quota.client_quotas import CLIENT_ID, IP, USER, Entity
 
 EXACT, DEFAULT, SPECIFIED = range(3)
 MATCH_TYPES = {EXACT: "MATCH_TYPE_EXACT", DEFAULT: "MATCH_TYPE_DEFAULT", SPECIFIED: "MATCH_TYPE_SPECIFIED"}
@@ -35,9 +37,30 @@ def error_response(request: DescribeClientQuotasRequest, error: KafkaError) -> D
 async def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: Context
 ) -> DescribeClientQuotasResponse:
-    """List the quotas that the filter matches: none."""
+    """List the quotas of the entities that the filter matches."""
     require_filter(request.components)
-    return DescribeClientQuotasResponse(error_message=None, entries=[])
+    quotas = quotas_of(context.services.metadata_cache.image)
+    entries = [
+        EntryData(
+            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in sorted(entity, key=str)],
+            values=[ValueData(key=key, value=value) for key, value in values.items()],
+        )
+        async for entity, values in InTurns(quotas.of_entities.items())
+        if matches(entity, request.components, strict=request.strict)
+    ]
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def matches(entity: Entity, components: Sequence[ComponentData], *, strict: bool) -> bool:
+    """Whether each component finds its type in ``entity``; with ``strict`` there are no further ones."""
+    names = dict(entity)
+    if strict and len(names) != len(components):
+        return False
+    return all(each.entity_type in names and component_matches(each, names[each.entity_type]) for each in components)
+
+
+def component_matches(component: ComponentData, name: str | None) -> bool:
+    return component.match_type == SPECIFIED or name == (component.match if component.match_type == EXACT else None)
 
 
 def require_filter(components: Sequence[ComponentData]) -> None:

@@ -32,6 +32,7 @@ from kafka_wire.messages.fetch import (
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns
 from trio_broker.handlers.support.broker_nodes import broker_nodes
+from trio_broker.handlers.support.client_quotas import fetch_is_throttled
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.partitions import NOT_HERE, CurrentLeaders
 from trio_broker.handlers.support.registry import handles
@@ -107,6 +108,7 @@ def fetch(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
         raise KafkaError(text, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     limits = limits_of(request, context)
     if replica_id >= 0:
+        context.request.is_exempt = True
         limits.replica = FetchingReplica(replica_id, request.replica_state.replica_epoch)
     elif context.version >= READS_FOLLOWERS_SINCE_VERSION:
         limits.reads_followers = True
@@ -157,6 +159,8 @@ def fetch_in_full(
     asked = yield from asked_partitions(request, context, readable)
     targets = list(asked.values())
     results = yield from read_steps(targets, limits, context)
+    if is_throttled(results, context):
+        return FetchResponse(session_id=NO_SESSION, responses=[])
     session_id = NO_SESSION
     if request.session_epoch == INITIAL_EPOCH:
         session = replicas.fetch_sessions.create(asked, by_id=context.version > NAMES_UP_TO)
@@ -200,11 +204,21 @@ def fetch_in_session(
         refusal = None if readable is None else readable.refusal(key)
         targets.append(partition.target if refusal is None else attrs.evolve(partition.target, found=refusal))
     results = yield from read_steps(targets, limits, context)
+    if is_throttled(results, context):
+        # What the session last said stays as it was, so that the next answer has all that is new.
+        return FetchResponse(session_id=session.session_id, responses=[])
     leaders = CurrentLeaders(context, LED_DIFFERENTLY, NAMES_LEADERS_SINCE_VERSION)
     responses = yield from responses_of(session.incremental_changes(reads, results), leaders)
     return FetchResponse(
         session_id=session.session_id, responses=responses, node_endpoints=leaders.endpoints(NodeEndpoint)
     )
+
+
+def is_throttled(results: Iterable[FetchedPartition], context: Context) -> bool:
+    """Whether a consumer is above its quota with these records, and so gets none of them now."""
+    if not context.services.quotas.is_bounding or context.request.is_exempt:
+        return False
+    return fetch_is_throttled(sum(len(each.records) for each in results), context)
 
 
 def read_steps(targets: Sequence[FetchTarget], limits: FetchLimits, context: Context) -> Steps[list[FetchedPartition]]:
@@ -225,6 +239,11 @@ def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
     if isolation_level is None:
         raise KafkaError(f"{request.isolation_level} is no isolation level", code=ErrorCode.INVALID_REQUEST)
     max_bytes = min(request.max_bytes, context.services.config.request.fetch_max_bytes)
+    quotas = context.services.quotas
+    if quotas.is_bounding and request.replica_id < 0 and request.replica_state.replica_id < 0:
+        # A larger answer would be above the quota by itself, however long the consumer waits.
+        bound = quotas.fetch.max_in_window(context.principal.name, context.client_id or "")
+        max_bytes = int(min(max_bytes, bound))
     return FetchLimits(
         max_wait_seconds=request.max_wait_ms / 1000,
         # The answer never holds more than ``max_bytes``, so waiting for more would only end with the timeout.

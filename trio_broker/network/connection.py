@@ -59,6 +59,8 @@ class ConnectionState(enum.Enum):
     """Writing a response."""
     WAITING_FOR_READER = enum.auto()
     """In the middle of a response that the client does not read: the socket has no room."""
+    THROTTLED = enum.auto()
+    """Not read, since its client is above a quota."""
     CLOSED = enum.auto()
 
 
@@ -68,6 +70,7 @@ BETWEEN_REQUESTS = frozenset(
         ConnectionState.IDLE,
         ConnectionState.RECEIVING,
         ConnectionState.WAITING_FOR_MEMORY,
+        ConnectionState.THROTTLED,
     }
 )
 
@@ -101,15 +104,16 @@ class Connection:
 
     The sweep compares the counts of bytes with those it saw last and so knows ``last_active`` (``Clock.monotonic``) to
     a second, without reading the clock for every request; it also counts the requests between two sweeps.
-    ``frame_deadline`` is that of the frame or the handshake under way, else 0. ``request_bytes`` is what the frame
-    under way or in flight holds of ``queued.max.request.bytes``, until its request is answered even if the connection
-    ends before. ``header`` is that of the latest request; ``request`` is the one in flight, until its response has
-    left. ``is_readable`` says that the socket may have bytes, ``is_half_closed`` that the client sends no more than
-    those. ``is_ready`` is set while its Processor will serve it without a report of the selector. ``was_reported`` says
-    that the selector has reported it while it was in a thread, which it does once for all room that there is.
-    ``ending`` is set when the connection is to close as soon as a thread lets go of its socket. ``principal`` is who
-    sends the next request, as its ``authenticator`` has found, which is None on a listener without a login.
-    ``sending_ns`` is when the latest response was there.
+    ``frame_deadline`` is that of the frame or the handshake under way, else 0; ``throttled_until`` when a client above
+    a quota is read again. ``request_bytes`` is what the frame under way or in flight holds of
+    ``queued.max.request.bytes``, until its request is answered even if the connection ends before. ``header`` is that
+    of the latest request; ``request`` is the one in flight, until its response has left. ``is_readable`` says that the
+    socket may have bytes, ``is_half_closed`` that the client sends no more than those. ``is_ready`` is set while its
+    Processor will serve it without a report of the selector. ``was_reported`` says that the selector has reported it
+    while it was in a thread, which it does once for all room that there is. ``ending`` is set when the connection is to
+    close as soon as a thread lets go of its socket. ``principal`` is who sends the next request, as its
+    ``authenticator`` has found, which is None on a listener without a login. ``sending_ns`` is when the latest response
+    was there.
     """
 
     channel: Channel
@@ -134,6 +138,7 @@ class Connection:
     ending: CloseConnection | None = None
     sending_ns: int = 0
     frame_deadline: float = 0.0
+    throttled_until: float = 0.0
     request_bytes: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
@@ -224,7 +229,9 @@ def reason_to_close(connection: Connection, now: float, config: SocketServerConf
     if not connection.is_logged_in and now - connection.connected_at > LOGIN_SECONDS:
         return CloseConnection(f"no login within {LOGIN_SECONDS:g} s", CloseCause.AUTHENTICATION)
     match connection.state:
-        case ConnectionState.IN_FLIGHT if waited > DELAYED_PROBE_SECONDS and connection.channel.peer_is_gone():
+        case ConnectionState.IN_FLIGHT | ConnectionState.THROTTLED if (
+            waited > DELAYED_PROBE_SECONDS and connection.channel.peer_is_gone()
+        ):
             return CloseConnection("the client went away while its request waited", CloseCause.GONE_WHILE_WAITING)
         case ConnectionState.HANDSHAKING if connection.frame_deadline < now:
             reason = f"its TLS handshake was not finished within {HANDSHAKE_SECONDS:g} s"

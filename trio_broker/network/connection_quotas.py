@@ -2,10 +2,10 @@
 
 In all (``max.connections``, and what the process has descriptors for) and per second
 (``max.connection.creation.rate``): accepting pauses, and clients wait in the listen queue. A listener may have limits
-of its own for both; then accepting pauses there. From one address
-(``max.connections.per.ip`` and its overrides): the connection is closed at once, since a pause would delay the clients
-at all other addresses. Every limit is read from the settings at each use, so a change counts at once; a pause that it
-ends is over at the next ``recheck``.
+of its own for both; then accepting pauses there. From one address (``max.connections.per.ip`` and its overrides, and
+the quota ``connection_creation_rate``): the connection is closed at once, since a pause would delay the clients at all
+other addresses. Every limit is read from the settings at each use, so a change counts at once; a pause that it ends is
+over at the next ``recheck``.
 
 Source: Kafka's SocketServer.ConnectionQuotas.
 """
@@ -17,7 +17,7 @@ import ipaddress
 import logging
 import socket
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import trio
@@ -35,7 +35,8 @@ BURST_SECONDS = 1.0
 start together."""
 
 TOO_MANY_FROM_ADDRESS = "max.connections.per.ip"
-"""The reason under which a refused connection is counted and logged."""
+TOO_OFTEN_FROM_ADDRESS = "connection_creation_rate"
+"""The reasons under which a refused connection is counted and logged."""
 
 
 class ConnectionRate:
@@ -54,9 +55,16 @@ class ConnectionQuotas:
     """Counts the connections of all listeners."""
 
     def __init__(
-        self, config: SocketServerConfig, clock: Clock, workers: Workers, *, descriptors: int = INT_MAX
+        self,
+        config: SocketServerConfig,
+        clock: Clock,
+        workers: Workers,
+        *,
+        descriptors: int = INT_MAX,
+        admits_address: Callable[[str], bool] = lambda address: True,
     ) -> None:
-        """``descriptors`` are those of the process that connections may have."""
+        """``descriptors`` are those of the process that connections may have; ``admits_address`` counts a connection
+        from an address, and says whether that is within its quota."""
         self.config = config
         self.descriptors = descriptors
         self.total = 0
@@ -71,12 +79,17 @@ class ConnectionQuotas:
         self._workers = workers
         self._overrides: Mapping[str, int] = {}
         self._overrides_seen: Mapping[str, int] = {}
+        self._admits_address = admits_address
 
     async def admit(self, address: str, listener: str) -> bool:
         """Count a connection from ``address`` to ``listener``, after waiting for room; False, at once, if the address
         has too many already."""
         if self.by_address[address] >= self.limit_of(address):
-            self._refuse(address)
+            limit = self.limit_of(address)
+            self._refuse(address, TOO_MANY_FROM_ADDRESS, f"it has {limit}, all that it may")
+            return False
+        if not self._admits_address(address):
+            self._refuse(address, TOO_OFTEN_FROM_ADDRESS, "its quota of new connections a second is used up")
             return False
         # Counted before the wait, or several acceptors would let the same address in beyond its limit.
         self.by_address[address] += 1
@@ -149,12 +162,9 @@ class ConnectionQuotas:
             return f"{count} connections on {listener}"
         return ""
 
-    def _refuse(self, address: str) -> None:
-        self.refused[TOO_MANY_FROM_ADDRESS] += 1
-        limit = self.limit_of(address)
-        self._throttle.warning(
-            TOO_MANY_FROM_ADDRESS, f"refused a connection from {address}: it has {limit}, all that it may"
-        )
+    def _refuse(self, address: str, limit: str, why: str) -> None:
+        self.refused[limit] += 1
+        self._throttle.warning(limit, f"refused a connection from {address}: {why}")
 
 
 def _uncount(counts: Counter[str], name: str) -> None:

@@ -58,6 +58,7 @@ from trio_broker.network.request_channel import QueuedRequest, Reply, RequestCha
 from trio_broker.network.request_memory_pool import SMALL_FRAME_BYTES, RequestMemoryPool
 from trio_broker.network.send import Pause, Sender, SendUnderWay
 from trio_broker.network.statistics import ProcessorStatistics
+from trio_broker.network.throttled_connections import ThrottledConnections
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.workers import Workers
@@ -109,6 +110,9 @@ IsServed: TypeAlias = Callable[[int, int], bool]
 AsyncWork: TypeAlias = Callable[[], Awaitable[Any]]
 GoOn: TypeAlias = Callable[[Connection, outcome.Outcome[Any]], None]
 
+RecordRequest: TypeAlias = Callable[[str, str, int], None]
+"""Notes for the quota of a user with a client id how many nanoseconds a request has taken."""
+
 
 @attrs.define(eq=False)
 class ProcessorContext:
@@ -129,6 +133,7 @@ class ProcessorContext:
     memory_pool: RequestMemoryPool
     assign: Callable[[Connection, int | None], None]
     closed: Callable[[Connection, CloseConnection], None]
+    record_request: RecordRequest
     stopping: CloseConnection | None = None
     admin_url: str | None = None
     selectors: select.poll = attrs.field(factory=select.poll)
@@ -165,11 +170,13 @@ class Processor:
     _turn_taker: ParkingLot = attrs.field(factory=ParkingLot)
     _under_way: dict[Connection, SendUnderWay] = attrs.field(factory=dict)
     """Responses that the socket did not take at once."""
+    _throttled: ThrottledConnections = attrs.field(init=False)
     _nursery: trio.Nursery | None = None
     _is_waiting: bool = False
 
     def __attrs_post_init__(self) -> None:
         self.idle = Utilization(self.busy_time)
+        self._throttled = ThrottledConnections(lambda connection: connection.owner is self, self._unthrottle)
         self.context.selectors.register(self._selector, select.POLLIN)
         self.new_connections, self._arrivals = trio.open_memory_channel[Connection](NEW_CONNECTIONS_CAPACITY)
 
@@ -182,6 +189,7 @@ class Processor:
                 nursery.start_soon(self._take_new_connections, name=f"new connections of processor {self.processor_id}")
                 async with trio.open_nursery() as serving:
                     serving.start_soon(self._take_turns, name=f"turns of processor {self.processor_id}")
+                    serving.start_soon(self._throttled.run, name=f"throttled clients of processor {self.processor_id}")
                     while self.connections or not self.is_retiring:
                         await self._wait()
                         self._serve_reported()
@@ -333,7 +341,9 @@ class Processor:
         except OSError as error:
             self._close(connection, CloseConnection(f"it cannot be watched: {error}", CloseCause.FAILURE))
             return
-        if connection.protocol.frame_under_way or connection.channel.has_pending:
+        if connection.state is ConnectionState.THROTTLED:
+            self._throttled.add(connection)
+        elif connection.protocol.frame_under_way or connection.channel.has_pending:
             self.go_on_soon(connection)
 
     def retire(self) -> None:
@@ -648,16 +658,30 @@ class Processor:
         """The response has left, or there is none: go on with the next request, or with a command."""
         request = connection.request
         assert request is not None, "there is a response to a request only"
-        metrics = self.context.channel.metrics.by_api[request.header.api_key]
-        metrics.record(request, connection.sending_ns, perf_counter_ns())
+        metrics, sent_ns = self.context.channel.metrics.by_api[request.header.api_key], perf_counter_ns()
+        metrics.record(request, connection.sending_ns, sent_ns)
+        if request.is_measured:
+            busy_ns = request.handled_ns + sent_ns - connection.sending_ns
+            self.context.record_request(request.principal.name, request.header.client_id or "", busy_ns)
         connection.request = None
         connection.state = ConnectionState.IDLE
+        if request.throttle_seconds:
+            connection.throttled_until = trio.current_time() + request.throttle_seconds
+            connection.state = ConnectionState.THROTTLED
         if connection.command is not None:
             if isinstance(connection.command, CloseConnection):
                 self._linger(connection, connection.command)
             else:
                 self.execute(connection, connection.command)
+        elif connection.state is ConnectionState.THROTTLED:
+            self._throttled.add(connection)
         elif connection.is_readable or connection.protocol.frame_under_way:
+            self.go_on_soon(connection)
+
+    def _unthrottle(self, connection: Connection) -> None:
+        """Read ``connection`` again."""
+        connection.state = ConnectionState.IDLE
+        if connection.is_readable or connection.protocol.frame_under_way:
             self.go_on_soon(connection)
 
     def _give_back(self, connection: Connection) -> None:

@@ -102,6 +102,9 @@ class QueuedRequest:
     the performance counter when the frame was whole, ``began_ns`` when its handler began, ``answered_ns`` when that
     ended. ``principal`` is who has sent it, also when another one logs in later. ``waits`` is what it waited in
     between without a slot. ``is_blocked`` says that the queue has no room for it.
+
+    ``throttle_seconds`` is how long its connection is not read after the answer. ``is_exempt`` says that it counts to
+    no quota, ``is_measured`` that the time it takes does.
     """
 
     header: RequestHeader
@@ -116,6 +119,9 @@ class QueuedRequest:
     waits: RequestWaits | None = None
     release_slot: Callable[[], None] = no_slot
     is_blocked: bool = False
+    throttle_seconds: float = 0.0
+    is_exempt: bool = False
+    is_measured: bool = False
     _notify_abandoned: Callable[[], object] | None = attrs.field(default=None, init=False)
     _notify_followed: Callable[[], object] | None = attrs.field(default=None, init=False)
 
@@ -123,6 +129,12 @@ class QueuedRequest:
     def is_abandoned(self) -> bool:
         """Whether the client has gone, so that the answer will be dropped."""
         return self.reply_target.is_closed
+
+    @property
+    def handled_ns(self) -> int:
+        """How long it was handled, without its waits; valid once it is answered."""
+        waited_ns = 0 if self.waits is None else self.waits.disk_ns + self.waits.purgatory_ns
+        return self.answered_ns - self.began_ns - waited_ns
 
     def when_abandoned(self, notify: Callable[[], object]) -> None:
         """Have ``notify`` called if the client goes before it is answered; at once if it has gone."""

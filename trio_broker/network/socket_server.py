@@ -32,6 +32,7 @@ import trio
 from trio_broker.common.busy_time import Utilization
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.concurrency.barrier import Backoff, Barrier, start_background
+from trio_broker.config.quota_config import QuotaConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Accept, Acceptor, Listener, accept_from, listen
 from trio_broker.network.channel import PlaintextChannel
@@ -48,6 +49,7 @@ from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.statistics import SocketServerStatistics
 from trio_broker.network.tls_channel import SslFactory, TlsChannel
 from trio_broker.network.unread_requests import UnreadRequests
+from trio_broker.quota.quota_managers import QuotaManagers
 from trio_broker.runtime.clock import Clock, SystemClock
 from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.network import Network, RealNetwork
@@ -94,6 +96,7 @@ class SocketServer:
         before_accept: Callable[[], object] = lambda: None,
         tls: Mapping[str, SslFactory] = MappingProxyType({}),
         new_authenticator: NewAuthenticator = lambda info: None,
+        client_quotas: QuotaManagers | None = None,
     ) -> None:
         self.listeners = tuple(listeners)
         self.config = attrs.evolve(config or SocketServerConfig())  # ours: ``reconfigure`` changes it in place
@@ -102,7 +105,14 @@ class SocketServer:
         self.handlers = HandlerPool(self.channel, handle, self.config.num_io_threads)
         workers = workers or RealWorkers()
         self._network = network or RealNetwork()
-        self.quotas = ConnectionQuotas(self.config, self.clock, workers, descriptors=self._network.max_connections())
+        self.client_quotas = client_quotas or QuotaManagers(self.clock, QuotaConfig())
+        self.quotas = ConnectionQuotas(
+            self.config,
+            self.clock,
+            workers,
+            descriptors=self._network.max_connections(),
+            admits_address=self.client_quotas.admits_connection,
+        )
         self.memory_pool = RequestMemoryPool(self.config)
         self.monitor = LoopMonitor()
         self.failed_handshakes = FailedHandshakes()
@@ -118,6 +128,7 @@ class SocketServer:
             self.memory_pool,
             self._assign,
             self._connection_closed,
+            self.client_quotas.record_request,
         )
         self._tls = tls
         self._accept = accept

@@ -30,7 +30,7 @@ from trio_broker.partition.log_commands import InThread
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replication_quota_manager import ByteRate
+from trio_broker.partition.replication_quota_manager import replication_rate
 from trio_broker.runtime.randomness import random_uuid
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage import file_names
@@ -105,7 +105,7 @@ class ReplicaAlterLogDirsManager:
         self._failures = failures
         self._flusher = flusher
         self._maintenance = log_maintenance
-        self._rate = ByteRate(runtime.clock, config)
+        self._rate = replication_rate(runtime.clock, config)
         self.moves: dict[TopicPartition, Move] = {}
         self._under_way: Move | None = None
         self._changed = trio.Event()

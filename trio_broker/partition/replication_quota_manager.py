@@ -4,57 +4,28 @@ The rate is that of the last ``replication.quota.window.num`` windows, with the 
 is never refused: one answer may exceed the quota, and then there are none until the rate is below it again. Which
 replicas are throttled, the settings of their topics say.
 
-Source: Kafka's ReplicationQuotaManager, SimpleRate and TopicConfigHandler.parseThrottledPartitions; KIP-73.
+Source: Kafka's ReplicationQuotaManager and TopicConfigHandler.parseThrottledPartitions; KIP-73.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-
-import attrs
 
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.partition.partition import Partition
+from trio_broker.quota.rate import Rate
 from trio_broker.runtime.clock import Clock
 
 ALL_REPLICAS = "*"
 """In place of a list, of a topic whose replicas are all throttled."""
 
 
-@attrs.define
-class Sample:
-    """What was recorded in one window."""
-
-    began: float
-    size_bytes: int = 0
-
-
-class ByteRate:
-    """Bytes a second, over the last windows."""
-
-    def __init__(self, clock: Clock, config: BrokerConfig) -> None:
-        self._clock = clock
-        self._window_seconds = float(config.replication.replication_quota_window_size_seconds)
-        self._max_samples = config.replication.replication_quota_window_num
-        self._samples: deque[Sample] = deque()
-
-    def record(self, size_bytes: int) -> None:
-        now = self._clock.monotonic()
-        if not self._samples or now - self._samples[-1].began >= self._window_seconds:
-            self._samples.append(Sample(now))
-        self._samples[-1].size_bytes += size_bytes
-
-    @property
-    def per_second(self) -> float:
-        """A window that has just begun counts as a whole one, lest its first bytes seem a flood."""
-        now, samples = self._clock.monotonic(), self._samples
-        while samples and now - samples[0].began >= self._max_samples * self._window_seconds:
-            samples.popleft()
-        if not samples:
-            return 0.0
-        return sum(each.size_bytes for each in samples) / max(now - samples[0].began, self._window_seconds)
+def replication_rate(clock: Clock, config: BrokerConfig) -> Rate:
+    """Bytes a second, over the windows of the settings."""
+    settings = config.replication
+    window_seconds = float(settings.replication_quota_window_size_seconds)
+    return Rate(clock, window_seconds, settings.replication_quota_window_num)
 
 
 class ReplicationQuotaManager:
@@ -71,7 +42,7 @@ class ReplicationQuotaManager:
         self._node_id = config.node.node_id
         self._bound = bound
         self._throttled_of = throttled_of
-        self.rate = ByteRate(clock, config)
+        self.rate = replication_rate(clock, config)
 
     def is_throttled(self, partition: Partition) -> bool:
         """Whether the replica of this broker is one that the quota is for."""

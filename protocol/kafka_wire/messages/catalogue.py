@@ -59,6 +59,7 @@ MESSAGE_FILES: Final = (
     "list_partition_reassignments",
     "offset_delete",
     "describe_client_quotas",
+    "alter_client_quotas",
     "describe_user_scram_credentials",
     "alter_user_scram_credentials",
     "describe_quorum",

@@ -43,6 +43,7 @@ from trio_broker.concurrency.steps import Steps, Wait, run_steps
 from trio_broker.concurrency.yield_budget import in_turns
 from trio_broker.handlers.support.advertised_versions import unsupported_version_answer
 from trio_broker.handlers.support.authorization import authorized_handler
+from trio_broker.handlers.support.client_quotas import throttle_seconds, with_throttle_time
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.forwarding import completed, forwarding_handler
 from trio_broker.handlers.support.registry import ServedApi, served_apis
@@ -260,6 +261,30 @@ class Dispatcher:
 
     def encoded(self, api: ServedApi, response: Any, context: Context) -> Answer | PendingAnswer:
         """Encode ``response`` behind its header, and count its errors; in turns if it has many elements."""
+        if self.services.quotas.is_bounding and not (api.between_brokers or context.request.is_exempt):
+            return self.encoded_within_quotas(api, response, context)
+        return self.encoded_unbounded(api, response, context)
+
+    def encoded_within_quotas(self, api: ServedApi, response: Any, context: Context) -> Answer | PendingAnswer:
+        """As ``encoded``, with how long the client must wait."""
+        if response.__class__ is not bytes:
+            if (seconds := throttle_seconds(response, context)) and response is not None:
+                response = with_throttle_time(response, seconds)
+            return self.encoded_unbounded(api, response, context)
+        # The answer of the controller may have a time; the others are read only to get one.
+        if not api.by_controller and not throttle_seconds(response, context):
+            return self.encoded_unbounded(api, response, context)
+        return self.throttled_later(api, response, context)
+
+    async def throttled_later(self, api: ServedApi, body: bytes, context: Context) -> Answer:
+        """As ``encoded_within_quotas``, for an answer that is in bytes."""
+        version = context.version
+        response, _ = await in_turns(decode_in_turns(api.request.RESPONSE, version, memoryview(body)))
+        seconds = throttle_seconds(response, context) if api.by_controller else context.request.throttle_seconds
+        return await settled(self.encoded_unbounded(api, with_throttle_time(response, seconds), context))
+
+    def encoded_unbounded(self, api: ServedApi, response: Any, context: Context) -> Answer | PendingAnswer:
+        """As ``encoded``, whatever the client has had."""
         if response is None:
             return None
         header = context.request.header

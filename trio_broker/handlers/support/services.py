@@ -31,6 +31,7 @@ from trio_broker.handlers.support.audit_log import AuditLog
 from trio_broker.handlers.support.metadata_answers import MetadataAnswers
 from trio_broker.network.request_channel import QueuedRequest
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.quota.quota_managers import QuotaManagers
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.security.authorizer import Authorizer
@@ -82,6 +83,12 @@ class BrokerServices:
     """The way to the controller; None on a broker alone, which is it."""
     metadata_faults: MetadataFaults = attrs.field(factory=MetadataFaults)
     """What this broker could not follow."""
+    quotas: QuotaManagers = attrs.field(
+        default=attrs.Factory(
+            lambda services: QuotaManagers(services.runtime.clock, services.config.quota), takes_self=True
+        )
+    )
+    """The quotas of clients."""
     lifecycle: BrokerLifecycleManager | None = None
     """The life of this broker among several; None on a broker alone."""
     broker_clients: BrokerClients | None = None
