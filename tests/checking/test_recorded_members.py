@@ -21,7 +21,7 @@ WAIT_SECONDS = 60.0
 
 
 class GrowingMember(ConfluentCooperative):
-    """Its topic gains a partition while it gives the first of its own away, and its library hears of that."""
+    """Its topic gains a partition while it gives the first of its own away, as its library learns meanwhile."""
 
     has_grown = False
 

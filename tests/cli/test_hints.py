@@ -128,7 +128,7 @@ def test_what_a_hint_names_exists(text: str):
 @pytest.mark.parametrize("name", ["produce", "consume"])
 def test_a_hint_of_a_command_is_about_none_of_its_options(name: str):
     options = {option for each in command_at(name).params for option in each.opts}
-    assert options & HINTS[name].keys() == {"-b", "--bootstrap-server"}
+    assert options & HINTS[name].keys() == {"-b", "--bootstrap-server", "--command-config"}
 
 
 def test_a_hint_stands_in_no_way_of_what_exists():

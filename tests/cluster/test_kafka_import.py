@@ -216,9 +216,9 @@ async def test_a_record_that_a_newer_version_acts_by_ends_a_start_in_one_line(di
     import_from_kafka(disk, [DATA, MORE], NOW_MS)
     await image_after_a_start(disk)
     log = leading_log(DATA, runtime_on(disk))
-    await append(log, [quota()])
+    await append(log, [TOKEN])
     log.close()
-    said = "a newer version has left 1 client quotas, which this one does not act by"
+    said = "a newer version has left 1 delegation tokens, which this one does not act by"
     with pytest.raises(MetadataLogUnusable, match=said):
         await image_after_a_start(disk)
 

@@ -18,7 +18,7 @@ FOR_ALL: Final[dict[str, str]] = {
     "-b": "it stands behind the whole command: trio-broker {list} -b HOST:PORT",
     "--broker-list": "the addresses go to --bootstrap-server HOST:PORT,HOST:PORT",
     "--zookeeper": "a broker is asked: --bootstrap-server HOST:PORT",
-    "--command-config": "only PLAINTEXT listeners can be asked, and they need no settings",
+    "--command-config": "it stands behind the whole command: trio-broker {list} --command-config PATH",
     "--verbose": "describe shows all there is, and --json all of it to machines",
 }
 
