@@ -113,6 +113,15 @@ async def test_what_is_not_led_yet_is_no_error_and_what_hangs_is_ended_once_it_i
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
+async def test_what_is_open_when_the_topic_of_states_is_deleted_is_left_to_an_operator(client):
+    await started(client, 0)
+    await client.wire.services.controller.delete_topics([TopicTarget(name=TRANSACTION_STATE_TOPIC)])
+    await client.coordinator.runtime._create_topic()
+    await client.begin("another")
+    await trio.testing.wait_all_tasks_blocked()
+    assert client.markers() == []
+
+
 async def test_a_shard_that_is_loaded_anew_does_not_end_the_look_for_what_hangs(client, autojump_clock, monkeypatch):
     # The clock jumps for a minute, in which it would be tried thousands of times.
     monkeypatch.setattr(transaction_marker_channel_manager, "MARKER_RETRY_SECONDS", 1.0)

@@ -171,8 +171,9 @@ class TransactionCoordinator:
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow the shards' own topic."""
         self.runtime.apply_metadata(delta)
-        topic = image.topics.get(self.runtime.topic)
-        if topic is not None and delta.changed_partitions(topic.topic_id):
+        topic = delta.image.topics.get(self.runtime.topic)
+        # Not where it is made anew: what the deleted one knew is for an operator to judge.
+        if topic is not None and topic.topic_id in image.topics_by_id and delta.changed_partitions(topic.topic_id):
             self.hanging.leaders_changed()
 
     def topic_opened(self, name: str) -> None:
