@@ -50,6 +50,7 @@ WITHOUT_BARRIER = {
     # Parts of a Processor or of a work queue, which ends with them, behind a barrier, and begins again.
     "trio_broker/network/processor.py: self._take_new_connections",
     "trio_broker/network/processor.py: self._take_turns",
+    "trio_broker/network/processor.py: self._throttled.run",
     "trio_broker/runtime/real_workers.py: self._run_thread",
     "trio_broker/runtime/simulated_workers.py: self._run_item",
     # A part of one connection, which ends with it.

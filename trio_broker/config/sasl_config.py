@@ -20,18 +20,18 @@ class SaslConfig:
     sasl_enabled_mechanisms: tuple[str, ...] = key(
         ("GSSAPI",),
         "The mechanisms of a listener with SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Kerberos is not offered.",
-        update_mode=PER_BROKER,
-    )
+        update_mode=PER_BROKER, acts_on_rates=False,
+    )  # fmt: skip
     sasl_jaas_config: str | None = key(
         None,
         "A login module and its options: who may log in by PLAIN, and as whom this broker logs in at others.",
-        type=ConfigType.PASSWORD, sensitive=True, update_mode=PER_BROKER,
+        type=ConfigType.PASSWORD, sensitive=True, update_mode=PER_BROKER, acts_on_rates=False,
     )  # fmt: skip
     sasl_mechanism_inter_broker_protocol: str = key(
         "GSSAPI",
         "The mechanism by which brokers log in at each other.",
-        update_mode=PER_BROKER,
-    )
+        update_mode=PER_BROKER, acts_on_rates=False,
+    )  # fmt: skip
     sasl_server_max_receive_size: int = key(
         512 * 1024,
         "The largest request of a client that has not logged in yet; a larger one closes its connection.",
