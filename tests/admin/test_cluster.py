@@ -97,10 +97,10 @@ def test_a_slow_follower_is_what_limits(kafka_cluster: ClusterThread, monkeypatc
     broker = kafka_cluster.broker(leader)
     answered = RemoteLeaderEndpoint.fetch
 
-    async def fetch_slowly(self: RemoteLeaderEndpoint, *arguments: Any) -> Any:
+    async def fetch_slowly(self: RemoteLeaderEndpoint, *arguments: Any, **options: Any) -> Any:
         if self.follower.node_id == slow:
             await trio.sleep(0.3)
-        return await answered(self, *arguments)
+        return await answered(self, *arguments, **options)
 
     monkeypatch.setattr(RemoteLeaderEndpoint, "fetch", fetch_slowly)
 
