@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlteredEntry, OpData
+from kafka_wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest
@@ -25,7 +25,7 @@ def entity_data(*parts):
 async def alter(wire, *alterations, validate_only=False):
     """The code of each alteration, which is an entity and values by key."""
     entries = [
-        AlteredEntry(
+        AlterClientQuotasRequest.EntryData(
             entity=entity_data(*entity),
             ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in ops.items()],
         )

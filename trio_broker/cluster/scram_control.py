@@ -24,6 +24,8 @@ from kafka_wire.sasl.scram import (
 from kafka_wire.stored.metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget
 
 
 @attrs.frozen
@@ -61,11 +63,14 @@ def find_credential(image: MetadataImage, user: str, mechanism: ScramMechanism) 
 
 def decide_scram_changes(
     image: MetadataImage, changes: Sequence[ScramChange]
-) -> ControllerResult[Mapping[str, KafkaError | None]]:
+) -> Steps[ControllerResult[Mapping[str, KafkaError | None]]]:
     """Decide about each user, who may be named once; what is not refused is written together."""
+    budget = YieldBudget()
     outcomes: dict[str, KafkaError | None] = {}
     records: dict[str, Any] = {}
     for change in changes:
+        if budget.is_spent:
+            yield budget.renewed
         if change.user in outcomes:
             if records.pop(change.user, None) is not None:
                 text = "A user credential cannot be altered twice in the same request"

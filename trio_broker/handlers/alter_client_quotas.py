@@ -10,8 +10,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    AlteredEntry,
-    EntryResult,
+    EntryData,
 )
 from trio_broker.cluster.client_quota_control import QuotaAlteration
 from trio_broker.concurrency.yield_budget import InTurns
@@ -39,14 +38,14 @@ async def alter_client_quotas(request: AlterClientQuotasRequest, context: Contex
     return AlterClientQuotasResponse(entries=[result(*each) async for each in InTurns(pairs)])
 
 
-def alteration(entry: AlteredEntry) -> QuotaAlteration:
+def alteration(entry: AlterClientQuotasRequest.EntryData) -> QuotaAlteration:
     return QuotaAlteration(
         tuple((part.entity_type, part.entity_name) for part in entry.entity),
         tuple((op.key, None if op.remove else op.value) for op in entry.ops),
     )
 
 
-def result(entry: AlteredEntry, error: KafkaError | None) -> EntryResult:
+def result(entry: AlterClientQuotasRequest.EntryData, error: KafkaError | None) -> EntryData:
     if error is None:
-        return EntryResult(error_message=None, entity=entry.entity)
-    return EntryResult(error_code=ErrorCode(error.code), error_message=str(error), entity=entry.entity)
+        return EntryData(error_message=None, entity=entry.entity)
+    return EntryData(error_code=ErrorCode(error.code), error_message=str(error), entity=entry.entity)

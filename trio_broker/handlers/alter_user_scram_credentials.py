@@ -35,11 +35,10 @@ async def alter_user_scram_credentials(
 ) -> AlterUserScramCredentialsResponse:
     """Change the password of each user."""
     context.release_for_disk()
-    changes: list[ScramChange] = [ScramDeletion(each.name, each.mechanism) for each in request.deletions]
-    changes += (
-        ScramUpsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
-        for each in request.upsertions
-    )
+    changes: list[ScramChange] = [ScramDeletion(each.name, each.mechanism) async for each in InTurns(request.deletions)]
+    async for each in InTurns(request.upsertions):
+        salt, salted_password = bytes(each.salt), bytes(each.salted_password)
+        changes.append(ScramUpsertion(each.name, each.mechanism, each.iterations, salt, salted_password))
     outcomes = await context.services.controller.alter_scram_credentials(changes)
     results = [result_of(user, outcome) async for user, outcome in InTurns(outcomes.items())]
     return AlterUserScramCredentialsResponse(results=results)

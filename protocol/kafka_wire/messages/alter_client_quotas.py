@@ -18,14 +18,15 @@ from kafka_wire.schema import Request, field, message, struct
 class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
     """The entities whose quotas to alter; with ``validate_only`` nothing happens but the checks."""
 
-    entries: list[AlteredEntry]
+    @struct
+    class EntryData:
+        """Inside the class, because Kafka gives the struct of the response the same name."""
+
+        entity: list[EntityData]
+        ops: list[OpData]
+
+    entries: list[AlterClientQuotasRequest.EntryData]
     validate_only: Boolean
-
-
-@struct
-class AlteredEntry:
-    entity: list[EntityData]
-    ops: list[OpData]
 
 
 @struct
@@ -42,11 +43,11 @@ class AlterClientQuotasResponse:
     """Each entity with its result; there is no error for the whole."""
 
     throttle_time_ms: Int32 = field(default=0)
-    entries: list[EntryResult]
+    entries: list[EntryData]
 
 
 @struct
-class EntryResult:
+class EntryData:
     error_code: Int16 = field(default=0)
     error_message: String | None
     entity: list[EntityData]
