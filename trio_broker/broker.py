@@ -50,7 +50,14 @@ from trio_broker.common.host_port import parse_host_port
 from trio_broker.concurrency.barrier import start_background
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.listeners import Endpoint, SecurityProtocol, advertised_endpoints, listener_endpoints
+from trio_broker.config.errors import ConfigError
+from trio_broker.config.listeners import (
+    TLS_PROTOCOLS,
+    Endpoint,
+    SecurityProtocol,
+    advertised_endpoints,
+    listener_endpoints,
+)
 from trio_broker.config.metadata_store_config import LOCAL
 from trio_broker.declaration.declaration import Declaration, DeclarationError
 from trio_broker.handlers.support.dispatch import Dispatcher
@@ -71,6 +78,7 @@ from trio_broker.runtime.service_manager import ServiceReport, ServiceState, ser
 from trio_broker.security.sasl.authenticators import SASL_PROTOCOLS, SaslAuthenticators
 from trio_broker.security.sasl.broker_login import broker_credentials, is_login_between_brokers
 from trio_broker.security.sasl.server_authenticator import SaslServerAuthenticator
+from trio_broker.security.ssl_factory import SslFactory
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import DataDirectoryError, is_shortage
 from trio_broker.storage.recovery_progress import progress_text
@@ -81,6 +89,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+
+KEYS_SECONDS = 3.0
+"""Between two looks whether settings or files with keys have changed: two calls of the system for each listener."""
 
 TRIM_INTERVAL_MS = 10_000
 """Between two looks whether a backlog of large requests has passed, or no large message comes any more."""
@@ -121,7 +132,7 @@ class Broker:
         ``shared_metadata`` is that of several brokers of this process, in place of what ``metadata.store`` names.
 
         Raises:
-            ConfigError: the listeners cannot be understood.
+            ConfigError: the listeners cannot be understood, or one with TLS cannot have its key.
         """
         self.config = config
         self.declaration = declaration or Declaration()
@@ -133,6 +144,11 @@ class Broker:
         is_one_of_several = shared_metadata is not None or config.metadata_store.metadata_store != LOCAL
         if is_one_of_several and is_login_between_brokers(config):
             broker_credentials(config)
+        self._tls = {
+            name: SslFactory(name, config.ssl_of(name))
+            for name, endpoint in self.listeners.items()
+            if endpoint.security_protocol in TLS_PROTOCOLS
+        }
         served_apis()  # imports the handlers, so that ``is_served`` knows them
         self.server = SocketServer(
             [Listener(each.listener_name, each.host, each.port) for each in self.listeners.values()],
@@ -145,6 +161,7 @@ class Broker:
             before_accept=self.runtime.disk.open_files.hold_spares,
             new_authenticator=self._new_authenticator,
             client_quotas=QuotaManagers(self.runtime.clock, config.quota),
+            tls=self._tls,
         )
         self.loader = LogLoader()
         self.admin_url: str | None = None
@@ -263,8 +280,9 @@ class Broker:
             hint = PORT_TAKEN.format("--port or listeners") if error.errno == errno.EADDRINUSE else ""
             raise StartupError(f"cannot listen on {listeners}: {error.strerror or error}{hint}") from error
         for endpoint in self.bound_endpoints:
-            if not ipaddress.ip_address(self.server.bound_addresses[endpoint.listener_name][0]).is_loopback:
-                log.warning(OPEN_TO_OTHERS[endpoint.security_protocol], endpoint)
+            address = ipaddress.ip_address(self.server.bound_addresses[endpoint.listener_name][0])
+            if not address.is_loopback and (warning := OPEN_TO_OTHERS.get(endpoint.security_protocol)):
+                log.warning(warning, endpoint)
 
     def _new_authenticator(self, info: ConnectionInfo) -> SaslServerAuthenticator | None:
         """What the client of a new connection logs in with; None on a listener without a login."""
@@ -277,6 +295,8 @@ class Broker:
         """Run all tasks until ``stop``; return why what is declared is refused, in which case nobody was served."""
         refusal: DeclarationError | None = None
         async with trio.open_nursery() as nursery:
+            if self._tls:
+                start_background(nursery, "keys of TLS", self._follow_keys)
             start_background(nursery, "change log", services.changes.run)
             start_background(nursery, "trials of settings", services.trials.run)
             start_background(nursery, "faults of the metadata", partial(self._stop_at_fault, services.metadata_faults))
@@ -398,6 +418,18 @@ class Broker:
         if config.socket_server != self.server.config:
             self.server.reconfigure(config.socket_server)
 
+    async def _follow_keys(self) -> None:
+        """Let each listener have the keys that settings and files say now; connections go on with those before."""
+        while True:
+            await trio.sleep(KEYS_SECONDS)
+            for factory in self._tls.values():
+                try:
+                    renew = partial(factory.reconfigure, self.config.ssl_of(factory.listener))
+                    if await self.runtime.workers.run(renew):
+                        log.info("listener %s: new keys and certificates are in use", factory.listener)
+                except ConfigError as error:
+                    log.error("%s; the keys and certificates before stay in use", error)
+
 
 OPEN_TO_OTHERS = {
     SecurityProtocol.PLAINTEXT: (
@@ -408,7 +440,7 @@ OPEN_TO_OTHERS = {
         "%s is open to other machines WITHOUT ENCRYPTION: anyone on the way reads all, and the passwords of PLAIN"
     ),
 }
-"""What is logged of a listener that other machines reach, by its security protocol."""
+"""What is logged of a listener that other machines reach, by its security protocol; nothing of one with TLS."""
 
 
 def not_running(request: QueuedRequest) -> Answer:

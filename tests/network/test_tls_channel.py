@@ -226,3 +226,12 @@ async def test_a_client_that_has_gone_while_its_request_waits_is_noticed_over_it
         assert not connection.channel.peer_is_gone()
         await client.stream.aclose()
         await harness.until(connection.channel.peer_is_gone)
+
+
+async def test_a_proper_close_ends_the_connection_and_nothing_else(serving):
+    async with serving(tls=Keys()) as harness:
+        leaving, staying = await connect(harness), await connect(harness)
+        await leaving.ask(1)
+        await leaving.stream.aclose()
+        assert await staying.ask(2, b"served") == b"served"
+        await harness.until(lambda: len(list(harness.server.connections())) == 1)

@@ -39,7 +39,7 @@ from trio_broker.config.entries import (
 )
 from trio_broker.config.errors import ConfigError, ContradictorySettings
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, KEYS_BY_NAME, LISTENERS_SUBJECT, SETTINGS
+from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, KEYS_BY_NAME, LISTENERS_SUBJECT, SETTINGS, TLS_SUBJECT
 from trio_broker.config.listener_keys import LIMITS, LISTENER_PREFIX
 from trio_broker.config.listeners import advertised_endpoints, inter_broker_listener
 from trio_broker.config.log_config import LogConfig
@@ -50,6 +50,7 @@ from trio_broker.config.quota_config import QuotaConfig
 from trio_broker.config.replication_config import ReplicationConfig
 from trio_broker.config.sasl_config import SaslConfig
 from trio_broker.config.socket_server_config import ListenerLimits, SocketServerConfig
+from trio_broker.config.ssl_config import SslConfig
 from trio_broker.config.static_settings import SettingsFile, StaticSetting, StaticSettings, gather_settings
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
 from trio_broker.config.validators import MAX_POOL_SIZE
@@ -148,6 +149,10 @@ class BrokerConfig:
         prefix = f"{LISTENER_PREFIX}{listener.lower()}."
         own = (f"{prefix}{mechanism.lower()}.{name}", f"{prefix}{name}")
         return self.value(BROKER_KEYS[next((each for each in own if each in self._texts), name)])
+
+    def ssl_of(self, listener: str) -> SslConfig:
+        """Return what a listener has for TLS: its own keys, and the broker's where it has none."""
+        return SslConfig(**{key.field: self.listener_value(listener, key.name) for key in KEY_GROUPS[TLS_SUBJECT]})
 
     @property
     def static_texts(self) -> Mapping[str, str]:

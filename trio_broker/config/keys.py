@@ -9,7 +9,7 @@ from trio_broker.config.authorizer_config import AuthorizerConfig
 from trio_broker.config.config_key import ConfigKey, group_keys_of, keys_of, topic_keys_of
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.keys_without_effect import BROKER_KEYS_WITHOUT_EFFECT, GROUP_KEYS_WITHOUT_EFFECT
-from trio_broker.config.listener_keys import BrokerKeys
+from trio_broker.config.listener_keys import FIELDS_OF_TLS, BrokerKeys
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.metadata_store_config import MetadataStoreConfig
@@ -18,6 +18,7 @@ from trio_broker.config.quota_config import QuotaConfig
 from trio_broker.config.replication_config import ReplicationConfig
 from trio_broker.config.sasl_config import SaslConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.config.ssl_config import SslConfig
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
 
 
@@ -30,6 +31,7 @@ def _by_all_names(keys: Iterable[ConfigKey]) -> dict[str, list[ConfigKey]]:
 
 
 LISTENERS_SUBJECT = "Listeners and connections"
+TLS_SUBJECT = "TLS"
 
 SETTINGS: Mapping[str, type] = {
     "Node": NodeConfig,
@@ -38,6 +40,7 @@ SETTINGS: Mapping[str, type] = {
     "Alerts": AlertConfig,
     LISTENERS_SUBJECT: SocketServerConfig,
     "Authentication": SaslConfig,
+    TLS_SUBJECT: SslConfig,
     "Topics and requests": RequestConfig,
     "Background work of the logs": LogManagerConfig,
     "Logs": LogConfig,
@@ -77,5 +80,7 @@ GROUP_KEYS: Mapping[str, ConfigKey] = {
 def subject_of(key: ConfigKey) -> str:
     """The subject of a key of the broker; that of one listener need not have the subject of the plain one."""
     if key.listener:
-        return WITHOUT_EFFECT_SUBJECT if key.without_effect else LISTENERS_SUBJECT
+        if key.without_effect:
+            return WITHOUT_EFFECT_SUBJECT
+        return TLS_SUBJECT if key.field in FIELDS_OF_TLS else LISTENERS_SUBJECT
     return KEY_SUBJECTS[key.name]

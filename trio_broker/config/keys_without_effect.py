@@ -163,8 +163,6 @@ _BROKER_NAMES: Names = {
     (ConfigType.LIST, UpdateMode.PER_BROKER): """
         cordoned.log.dirs
         sasl.kerberos.principal.to.local.rules
-        ssl.cipher.suites
-        ssl.enabled.protocols
     """,
     (ConfigType.LIST, UpdateMode.READ_ONLY): """
         controller.quorum.bootstrap.servers
@@ -206,14 +204,6 @@ _BROKER_NAMES: Names = {
         socket.connection.setup.timeout.max.ms
         socket.connection.setup.timeout.ms
     """,
-    (ConfigType.PASSWORD, UpdateMode.PER_BROKER): """
-        ssl.key.password
-        ssl.keystore.certificate.chain
-        ssl.keystore.key
-        ssl.keystore.password
-        ssl.truststore.certificates
-        ssl.truststore.password
-    """,
     (ConfigType.PASSWORD, UpdateMode.READ_ONLY): """
         delegation.token.secret.key
         sasl.oauthbearer.assertion.private.key.passphrase
@@ -233,17 +223,12 @@ _BROKER_NAMES: Names = {
     (ConfigType.STRING, UpdateMode.PER_BROKER): """
         sasl.kerberos.kinit.cmd
         sasl.kerberos.service.name
-        ssl.client.auth
         ssl.endpoint.identification.algorithm
         ssl.keymanager.algorithm
-        ssl.keystore.location
-        ssl.keystore.type
         ssl.protocol
         ssl.provider
         ssl.secure.random.implementation
         ssl.trustmanager.algorithm
-        ssl.truststore.location
-        ssl.truststore.type
     """,
     (ConfigType.STRING, UpdateMode.READ_ONLY): """
         metadata.log.dir
@@ -272,7 +257,6 @@ _BROKER_NAMES: Names = {
         sasl.oauthbearer.token.endpoint.url
         security.inter.broker.protocol
         security.providers
-        ssl.principal.mapping.rules
     """,
 }
 

@@ -2,9 +2,9 @@
 
 Kafka takes them for any listener, whether it is there or not, and lets most of them be changed for one broker while it
 runs, also those whose plain key is read at a start only. Here the limits of connections hold for their listener, beside
-the broker's, and so does how its clients log in. The others are taken and kept, as other keys without effect
-(docs/decisions/0072): threads are shared by all listeners, and Kafka itself reads most of them for the whole broker
-only.
+the broker's, and the keys of TLS and of logins in place of the broker's. The others are taken and kept, as other keys
+without effect (docs/decisions/0072): threads are shared by all listeners, and Kafka itself reads most of them for the
+whole broker only.
 
 The name of the listener is in lower case. Kafka takes another one, too, and never reads it.
 
@@ -24,6 +24,7 @@ from trio_broker.common.did_you_mean import did_you_mean
 from trio_broker.config.config_key import ConfigKey, Fallback, UpdateMode, unchanged
 from trio_broker.config.keys_without_effect import WITHOUT_EFFECT
 from trio_broker.config.socket_server_config import ListenerLimits
+from trio_broker.config.ssl_config import SslConfig
 
 _NAME = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>.+)", re.DOTALL)
 
@@ -42,7 +43,12 @@ CLUSTER_WIDE_KEYS = frozenset({"max.connections", "max.connection.creation.rate"
 LIMITS = frozenset(field.name for field in attrs.fields(ListenerLimits))
 """The fields of the settings that limit the connections of a listener."""
 
-FIELDS_WITH_EFFECT = LIMITS | {"sasl_enabled_mechanisms", "sasl_jaas_config", "connections_max_reauth_ms"}
+FIELDS_OF_TLS = frozenset(field.name for field in attrs.fields(SslConfig))
+"""The fields of what a listener with TLS has."""
+
+FIELDS_WITH_EFFECT = (
+    LIMITS | FIELDS_OF_TLS | {"sasl_enabled_mechanisms", "sasl_jaas_config", "connections_max_reauth_ms"}
+)
 """The fields of the settings that a listener may have for itself."""
 
 LISTENER_PREFIX = "listener.name."

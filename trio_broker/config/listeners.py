@@ -5,7 +5,6 @@ an empty host a listener accepts connections on every interface. In an advertise
 the address that the client has connected to, which is certain to be reachable; Kafka would advertise the machine's host
 name, which other containers often cannot resolve.
 
-TLS is not served. Its protocols are refused here, with one line, instead of in the first handshake.
 Listeners named in ``controller.listener.names`` are left out, so that Kafka's own sample file works unchanged.
 
 Source: Kafka's EndPoint, SocketServerConfigs.listenerListToEndPoints and KafkaConfig.validateValues.
@@ -37,8 +36,7 @@ class SecurityProtocol(enum.IntEnum):
     SASL_SSL = 3
 
 
-SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT})
-"""The protocols that ``trio_broker.network`` implements."""
+TLS_PROTOCOLS = frozenset({SecurityProtocol.SSL, SecurityProtocol.SASL_SSL})
 
 
 @attrs.frozen
@@ -58,17 +56,11 @@ def listener_endpoints(config: SocketServerConfig) -> tuple[Endpoint, ...]:
     """Return the listeners to open, in the order of the setting.
 
     Raises:
-        ConfigError: a listener is malformed or named twice, its security protocol is not served, or none is left.
+        ConfigError: a listener is malformed or named twice, or none is left.
     """
     endpoints = _endpoints(config, "listeners", config.listeners)
     if not endpoints:
         raise ConfigError("listeners: no listener is left for clients after controller.listener.names")
-    for endpoint in endpoints:
-        if endpoint.security_protocol not in SERVED_PROTOCOLS:
-            raise ConfigError(
-                f"listeners: {endpoint} asks for {endpoint.security_protocol.name}; only PLAINTEXT and SASL_PLAINTEXT"
-                " listeners are served"
-            )
     _refuse_taken_ports(endpoints)
     return endpoints
 

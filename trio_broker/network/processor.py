@@ -646,7 +646,8 @@ class Processor:
             is_done, connection.is_readable = False, True
         if is_done:
             self.context.handshakes.pop(connection, None)
-            connection.principal = connection.channel.principal()
+            if connection.authenticator is None:
+                connection.principal = connection.channel.principal()
             connection.state, connection.frame_deadline = ConnectionState.IDLE, 0.0
         if connection.command is not None:
             self.execute(connection, connection.command)

@@ -28,6 +28,7 @@ from trio_broker.network.channel import ByteChunk
 from trio_broker.network.errors import CloseCause, CloseConnection, NotTls
 from trio_broker.runtime.disk import FileRegion
 from trio_broker.security.kafka_principal import KafkaPrincipal
+from trio_broker.security.ssl_principal_mapper import NoMatchingRule
 
 LOOP_BYTES: Final = 64 * 1024
 """At most this much is sealed on the event loop, some 25 µs of it; a hop to a thread costs twice that."""
@@ -122,7 +123,10 @@ class TlsChannel:
 
     def principal(self) -> KafkaPrincipal:
         assert self._tls is not None, "the handshake is done"
-        return self._factory.principal(self._tls.getpeercert(binary_form=True))
+        try:
+            return self._factory.principal(self._tls.getpeercert(binary_form=True))
+        except NoMatchingRule as error:
+            raise CloseConnection(f"its certificate names nobody: {error}", CloseCause.HANDSHAKE) from None
 
     def _step(self, tls: ssl.SSLObject) -> bool:
         try:
@@ -160,7 +164,12 @@ class TlsChannel:
                     raise
             try:
                 # With a buffer it returns a count.
-                count += cast(int, self._tls.read(len(target) - count, target[count:]))
+                opened = cast(int, self._tls.read(len(target) - count, target[count:]))
+                if not opened:
+                    # The peer has closed properly, which the next call finds again.
+                    self.has_pending = True
+                    break
+                count += opened
                 self.has_pending = self._incoming.pending > 0 or self._tls.pending() > 0
             except ssl.SSLWantReadError:
                 self.has_pending = False
