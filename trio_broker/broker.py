@@ -76,7 +76,11 @@ from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.service_manager import ServiceReport, ServiceState, service_manager
 from trio_broker.security.sasl.authenticators import SASL_PROTOCOLS, SaslAuthenticators
-from trio_broker.security.sasl.broker_login import broker_credentials, is_login_between_brokers
+from trio_broker.security.sasl.broker_login import (
+    broker_credentials,
+    is_login_between_brokers,
+    refuse_tls_between_brokers,
+)
 from trio_broker.security.sasl.server_authenticator import SaslServerAuthenticator
 from trio_broker.security.ssl_factory import SslFactory
 from trio_broker.storage import file_names
@@ -132,7 +136,7 @@ class Broker:
         ``shared_metadata`` is that of several brokers of this process, in place of what ``metadata.store`` names.
 
         Raises:
-            ConfigError: the listeners cannot be understood, or one with TLS cannot have its key.
+            ConfigError: the listeners cannot be understood, or one with TLS cannot have its key or is the one between brokers.
         """
         self.config = config
         self.declaration = declaration or Declaration()
@@ -142,8 +146,10 @@ class Broker:
         self.authenticators = SaslAuthenticators(config, self.runtime.clock, self.runtime.random)
         self.authenticators.require_offered(self.listeners)
         is_one_of_several = shared_metadata is not None or config.metadata_store.metadata_store != LOCAL
-        if is_one_of_several and is_login_between_brokers(config):
-            broker_credentials(config)
+        if is_one_of_several:
+            refuse_tls_between_brokers(config)
+            if is_login_between_brokers(config):
+                broker_credentials(config)
         self._tls = {
             name: SslFactory(name, config.ssl_of(name))
             for name, endpoint in self.listeners.items()

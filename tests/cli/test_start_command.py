@@ -15,7 +15,7 @@ from trio_broker.common.environment import environment_name, key_of_variable
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.keys import BROKER_KEYS
 
-TLS = "listeners=SASL_SSL://0.0.0.0:9093"
+TLS = "listeners=SSL://0.0.0.0:9093"
 
 
 def refusal(*arguments: str, **environment: str) -> str:
@@ -40,7 +40,7 @@ def test_port_does_not_take_the_place_of_listeners_that_were_asked_for(tmp_path:
 
 
 def test_listeners_without_port_are_checked_as_ever():
-    assert "only PLAINTEXT and SASL_PLAINTEXT listeners are served" in refusal("--override", TLS)
+    assert "ssl.keystore.location is not set" in refusal("--override", TLS)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from trio_broker.config.static_settings import StaticSettings
 
 LOCATION = "listener.name.external.ssl.keystore.location"
 PASSWORD = "listener.name.external.ssl.keystore.password"
+KERBEROS = "listener.name.external.sasl.kerberos.service.name"
 JAAS = "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config"
 CONNECTIONS = "listener.name.external.max.connections"
 RATE = "listener.name.external.max.connection.creation.rate"
@@ -27,8 +28,7 @@ THREADS = "listener.name.external.num.network.threads"
 @pytest.mark.parametrize(
     ("name", "type", "mode", "is_secret"),
     [
-        (LOCATION, ConfigType.STRING, UpdateMode.PER_BROKER, False),
-        (PASSWORD, ConfigType.PASSWORD, UpdateMode.PER_BROKER, True),
+        (KERBEROS, ConfigType.STRING, UpdateMode.PER_BROKER, False),
         (THREADS, ConfigType.INT, UpdateMode.CLUSTER_WIDE, False),
         ("listener.name.x.socket.send.buffer.bytes", ConfigType.INT, UpdateMode.PER_BROKER, False),
     ],
@@ -50,6 +50,16 @@ def test_how_the_clients_of_a_listener_log_in_has_an_effect_and_its_secrets_are_
     assert config.listener_value("SASL_SSL", "sasl.jaas.config", "SCRAM-SHA-256") == "hunter-one"
     assert config.listener_value("OTHER", "sasl.jaas.config", "PLAIN") == "hunter-two"
     assert "hunter" not in repr([config.entry(JAAS), config.entries(), config.static_texts])
+
+
+def test_the_keys_of_tls_are_those_of_their_listener_and_the_brokers_where_it_has_none():
+    config = BrokerConfig({LOCATION: "/own", "ssl.keystore.location": "/all", PASSWORD: "hunter"})
+    assert config.without_effect == []
+    own, other = config.ssl_of("EXTERNAL"), config.ssl_of("OTHER")
+    assert (own.ssl_keystore_location, own.ssl_keystore_password) == ("/own", "hunter")
+    assert (other.ssl_keystore_location, other.ssl_keystore_password) == ("/all", None)
+    assert subject_of(BROKER_KEYS[LOCATION]) == "TLS"
+    assert "hunter" not in repr([config.entry(PASSWORD), config.entries(), config.static_texts])
 
 
 @pytest.mark.parametrize("name", [CONNECTIONS, RATE])
@@ -93,7 +103,7 @@ def test_an_unknown_key_behind_the_prefix_is_refused_with_the_one_that_was_meant
 
 def test_a_static_one_is_kept_and_said_to_have_no_effect():
     config = BrokerConfig({THREADS: "10", PASSWORD: "secret", "num.network.threads": "5"})
-    assert config.without_effect == [f"{THREADS} has no effect here", f"{PASSWORD} has no effect here"]
+    assert config.without_effect == [f"{THREADS} has no effect here"]
     assert config.socket_server.num_network_threads == 5
     shown = {each.name: each for each in config.entries()}
     assert (shown[THREADS].value, shown[THREADS].source) == ("10", ConfigSource.STATIC_BROKER_CONFIG)
@@ -119,21 +129,21 @@ def test_one_is_changed_live_for_a_broker_and_only_limits_as_a_default(caplog):
     config = BrokerConfig()
     caplog.set_level("INFO")
     for scope, changes in (
-        (ConfigScope.BROKER, {LOCATION: "/keys", PASSWORD: "secret"}),
+        (ConfigScope.BROKER, {KERBEROS: "kafka", PASSWORD: "secret"}),
         (ConfigScope.CLUSTER, {CONNECTIONS: "10"}),
     ):
         config.check_change(scope, changes)
         config.set_dynamic(scope, changes)
-    assert f"{LOCATION} changed from None to /keys, without effect here" in caplog.text
+    assert f"{KERBEROS} changed from None to kafka, without effect here" in caplog.text
     assert "secret" not in caplog.text
     assert config.value(BROKER_KEYS[CONNECTIONS]) == 10
     assert [each.name for each in config.default_entries()] == [CONNECTIONS]
-    assert config.preview(ConfigScope.BROKER, {LOCATION: "/other"})[0].effective_old == "/keys"
+    assert config.preview(ConfigScope.BROKER, {KERBEROS: "other"})[0].effective_old == "kafka"
     with pytest.raises(ConfigError, match="cannot be a default of the cluster"):
-        config.check_change(ConfigScope.CLUSTER, {LOCATION: "/keys"})
+        config.check_change(ConfigScope.CLUSTER, {KERBEROS: "kafka"})
     taken_away = config.set_dynamic(ConfigScope.BROKER, {})
     assert [(each.name, each.old, each.new) for each in taken_away] == [
-        (LOCATION, "/keys", None),
+        (KERBEROS, "kafka", None),
         (PASSWORD, None, None),
     ]
 

@@ -65,7 +65,6 @@ def test_controller_listeners_of_kafkas_sample_file_are_left_out():
         ("PLAINTEXT://::1:9092", "an IPv6 address stands in brackets"),
         ("OTHER://:9092", "OTHER has no entry in listener.security.protocol.map"),
         ("PLAINTEXT://:1,plaintext://:2", "the listener PLAINTEXT appears twice"),
-        ("SSL://:9093", "asks for SSL; only PLAINTEXT and SASL_PLAINTEXT listeners are served"),
     ],
 )
 def test_a_listener_that_cannot_be_is_refused_in_one_line(text, reason):

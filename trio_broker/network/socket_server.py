@@ -47,7 +47,7 @@ from trio_broker.network.processor import IsServed, Processor, ProcessorContext
 from trio_broker.network.request_channel import ConnectionInfo, RequestChannel
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.statistics import SocketServerStatistics
-from trio_broker.network.tls_channel import SslFactory, TlsChannel
+from trio_broker.network.tls_channel import HandshakeKeys, TlsChannel
 from trio_broker.network.unread_requests import UnreadRequests
 from trio_broker.quota.quota_managers import QuotaManagers
 from trio_broker.runtime.clock import Clock, SystemClock
@@ -94,7 +94,7 @@ class SocketServer:
         workers: Workers | None = None,
         accept: Accept = accept_from,
         before_accept: Callable[[], object] = lambda: None,
-        tls: Mapping[str, SslFactory] = MappingProxyType({}),
+        tls: Mapping[str, HandshakeKeys] = MappingProxyType({}),
         new_authenticator: NewAuthenticator = lambda info: None,
         client_quotas: QuotaManagers | None = None,
     ) -> None:

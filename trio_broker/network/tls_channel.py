@@ -52,7 +52,7 @@ HANDSHAKE_BYTE: Final = 0x16
 """The first byte of every TLS connection: the type of a handshake record."""
 
 
-class SslFactory(Protocol):
+class HandshakeKeys(Protocol):
     """What a listener has for its handshakes: the present keys and certificates, and the rules for names."""
 
     @property
@@ -73,7 +73,7 @@ class TlsChannel:
     has_pending: bool
     needs_handshake: bool
     loop_bytes: int
-    _factory: SslFactory
+    _factory: HandshakeKeys
     _tls: ssl.SSLObject | None
     _incoming: ssl.MemoryBIO
     _outgoing: ssl.MemoryBIO
@@ -83,7 +83,7 @@ class TlsChannel:
     _sealed_bytes: int
     """Of the bytes that are sent next: how many are sealed already."""
 
-    def __init__(self, sock: socket.socket, factory: SslFactory) -> None:
+    def __init__(self, sock: socket.socket, factory: HandshakeKeys) -> None:
         self.sock, self._factory = sock, factory
         # Bound here, as those of a plain channel are.
         self.receive_into, self.send = self._receive, self._send

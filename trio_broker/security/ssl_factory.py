@@ -136,7 +136,7 @@ def server_context(config: SslConfig, now: datetime) -> ssl.SSLContext:
         context.load_cert_chain(path)
     context.verify_mode = CLIENT_AUTH[config.ssl_client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
-        # As in Java: whatever is in the truststore is trusted, whoever has signed it.
+        # As in Java: a certificate in the truststore is trusted without one of its issuer.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.load_verify_locations(cadata=trusted(config))
     return context

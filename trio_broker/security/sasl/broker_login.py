@@ -8,18 +8,32 @@ from __future__ import annotations
 from kafka_wire.sasl.mechanisms import SaslClient, SaslCredentials
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.listeners import inter_broker_listener, listener_endpoints
+from trio_broker.config.listeners import TLS_PROTOCOLS, Endpoint, inter_broker_listener, listener_endpoints
 from trio_broker.runtime.randomness import Random
 from trio_broker.security.sasl.authenticators import OFFERED, SASL_PROTOCOLS, login_module
 
 
 def is_login_between_brokers(config: BrokerConfig) -> bool:
     """Whether the listener by which brokers reach each other asks for a login."""
+    return endpoint_between_brokers(config).security_protocol in SASL_PROTOCOLS
+
+
+def refuse_tls_between_brokers(config: BrokerConfig) -> None:
+    """Refuse a listener that other brokers, which speak no TLS to each other, cannot use.
+
+    Raises:
+        ConfigError: the listener between brokers is of TLS.
+    """
+    if (endpoint := endpoint_between_brokers(config)).security_protocol in TLS_PROTOCOLS:
+        raise ConfigError(
+            f"inter.broker.listener.name: {endpoint} is of {endpoint.security_protocol.name}, which brokers do not speak"
+            " to each other; name a listener of PLAINTEXT or SASL_PLAINTEXT"
+        )
+
+
+def endpoint_between_brokers(config: BrokerConfig) -> Endpoint:
     name = inter_broker_listener(config.socket_server)
-    return any(
-        each.listener_name == name and each.security_protocol in SASL_PROTOCOLS
-        for each in listener_endpoints(config.socket_server)
-    )
+    return next(each for each in listener_endpoints(config.socket_server) if each.listener_name == name)
 
 
 def broker_credentials(config: BrokerConfig) -> SaslCredentials:
