@@ -136,7 +136,8 @@ class Broker:
         ``shared_metadata`` is that of several brokers of this process, in place of what ``metadata.store`` names.
 
         Raises:
-            ConfigError: the listeners cannot be understood, or one with TLS cannot have its key or is the one between brokers.
+            ConfigError: the listeners cannot be understood; or one with TLS cannot have its key, or is the one between
+                brokers.
         """
         self.config = config
         self.declaration = declaration or Declaration()

@@ -26,8 +26,8 @@ def refuse_tls_between_brokers(config: BrokerConfig) -> None:
     """
     if (endpoint := endpoint_between_brokers(config)).security_protocol in TLS_PROTOCOLS:
         raise ConfigError(
-            f"inter.broker.listener.name: {endpoint} is of {endpoint.security_protocol.name}, which brokers do not speak"
-            " to each other; name a listener of PLAINTEXT or SASL_PLAINTEXT"
+            f"inter.broker.listener.name: {endpoint} is of {endpoint.security_protocol.name}, which brokers do not"
+            " speak to each other; name a listener of PLAINTEXT or SASL_PLAINTEXT"
         )
 
 
