@@ -54,6 +54,6 @@ def test_confluent_kafka_logs_in_under_tls_and_says_that_it_does_not_trust_the_b
         assert record is not None
         assert record.value() == bytes(300_000)
         assert errors == []
-        stranger = Producer({**client, "ssl.ca.location": str(tmp_path / "other.pem")})
+        distrusting = Producer({**client, "ssl.ca.location": str(tmp_path / "other.pem")})
         while not any(error.code() == KafkaError._SSL for error in errors):
-            stranger.poll(0.1)
+            distrusting.poll(0.1)

@@ -40,6 +40,9 @@ def test_what_is_wrong_is_said_in_one_line(config, tmp_path):
     assert "TLSv1.1" in refused(config, ssl_enabled_protocols=("TLSv1.1",))
     assert "no PKCS12" in refused(config, ssl_keystore_type="PKCS12")
     assert "RULE" in refused(config, ssl_principal_mapping_rules="RULE:x")
+    (tmp_path / "key.jks").touch(mode=0o600)
+    (tmp_path / "key.jks").write_bytes(bytes.fromhex("feedfeed00000002"))
+    assert "-deststoretype PKCS12" in refused(config, ssl_keystore_location=str(tmp_path / "key.jks"))
     (tmp_path / "key.pem").chmod(0o640)
     assert "chmod 600" in refused(config)
 

@@ -35,6 +35,11 @@ from trio_broker.security.ssl_principal_mapper import SslPrincipalMapper, distin
 OTHERS: Final = 0o077
 """The rights of anybody but the owner of a file."""
 
+JKS: Final = b"\xfe\xed\xfe\xed"
+"""How a file of Java's own form begins."""
+
+CONVERSION: Final = "keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12"
+
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -199,9 +204,12 @@ def read(location: str, name: str, *, private: bool = False) -> bytes:
     try:
         if private and path.stat().st_mode & OTHERS:
             raise ValueError(f"{name}: others may read the private key; chmod 600 it")
-        return path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         raise ValueError(f"{name}: {error.strerror}") from None
+    if content.startswith(JKS):
+        raise ValueError(f"{name}: JKS is not read; {CONVERSION}")
+    return content
 
 
 def decrypted(content: bytes, password: str | None, name: str) -> bytes:
@@ -224,8 +232,7 @@ def opened_pkcs12(content: bytes, password: str | None, name: str) -> pkcs12.PKC
     try:
         return pkcs12.load_pkcs12(content, password.encode() if password else None)
     except ValueError as error:
-        hint = "; for JKS: keytool -importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12"
-        raise ValueError(f"{name}: no PKCS12 that its password opens: {one_line(error)}{hint}") from None
+        raise ValueError(f"{name}: no PKCS12 that its password opens: {one_line(error)}") from None
 
 
 def one_line(error: Exception) -> str:
