@@ -108,7 +108,7 @@ def test_one_broker_joins_grows_to_three_and_takes_everything_back(etcd, tmp_pat
         write(servers, "shared", RECORDS)
         commit(servers, 17)
         # The brokers' own topics grow some seconds after others have joined.
-        for topic in ("__consumer_offsets", "__transaction_state"):
+        for topic in ("shared", "__consumer_offsets", "__transaction_state"):
             eventually(lambda topic=topic: in_sync(admin, topic) == {3}, WAIT_SECONDS)  # type: ignore[misc]
         by_brokers = json.loads(command("status", "-b", servers, "--json"))
         by_etcd = json.loads(command("status", store, "--json"))
