@@ -94,7 +94,7 @@ class Connection:
     Requests are numbered. ``sent`` is the correlation id of the last request, ``answered`` that of the last answer.
     """
 
-    stream: trio.SocketStream
+    stream: trio.SocketStream | trio.SSLStream[trio.SocketStream]
     client_id: str = "test"
     sent: int = 0
     answered: int = 0
