@@ -157,6 +157,7 @@ class Broker:
             if endpoint.security_protocol in TLS_PROTOCOLS
         }
         served_apis()  # imports the handlers, so that ``is_served`` knows them
+        self.quotas = QuotaManagers(self.runtime.clock, config.quota)
         self.server = SocketServer(
             [Listener(each.listener_name, each.host, each.port) for each in self.listeners.values()],
             handle=not_running,
@@ -167,7 +168,7 @@ class Broker:
             workers=self.runtime.workers,
             before_accept=self.runtime.disk.open_files.hold_spares,
             new_authenticator=self._new_authenticator,
-            client_quotas=QuotaManagers(self.runtime.clock, config.quota),
+            client_quotas=self.quotas,
             tls=self._tls,
         )
         self.loader = LogLoader()
@@ -248,7 +249,7 @@ class Broker:
                 (self,),
                 loader=self.loader,
                 shared=self._shared_metadata,
-                quotas=self.server.client_quotas,
+                quotas=self.quotas,
             ) as services:
                 self._dispatcher = Dispatcher(services, self.server.channel.metrics, self.server.memory_pool)
                 self.server.handlers.handle = self._dispatcher.answer
