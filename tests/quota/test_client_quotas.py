@@ -44,6 +44,11 @@ def test_each_key_has_its_own_precedence_and_others_have_no_bound():
     assert quotas.of_client(QuotaKey.REQUEST_PERCENTAGE, "alice", "app") is None
 
 
+def test_a_record_of_nobody_is_in_no_way_of_the_others():
+    quotas = ClientQuotas.of([(entity(), KEY.value, 1.0), (entity(user=None), KEY.value, 2.0)])
+    assert quotas.of_client(KEY, "alice", "app") == (2.0, USERS)
+
+
 def test_an_address_has_its_own_rate_or_the_default_however_it_is_written():
     name = QuotaKey.CONNECTION_CREATION_RATE.value
     quotas = ClientQuotas.of([(entity(ip="0:0:0:0:0:0:0:1"), name, 5.0), (entity(ip=None), name, 9.0)])

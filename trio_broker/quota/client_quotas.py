@@ -66,8 +66,9 @@ class ClientQuotas:
         rates: dict[str | None, float] = {}
         for entity, key, value in quotas:
             of_entities[entity][key] = value
-            [(kind, name), *others] = entity
-            if kind == IP and not others and key == QuotaKey.CONNECTION_CREATION_RATE.value:
+            names = dict(entity)
+            if names.keys() == {IP} and key == QuotaKey.CONNECTION_CREATION_RATE.value:
+                name = names[IP]
                 rates[None if name is None else plain_address(name)] = value
         return cls(dict(of_entities), rates)
 
