@@ -17,7 +17,6 @@ from kafka_wire.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from trio_broker.cluster.client_quota_control import quotas_of
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
@@ -39,13 +38,12 @@ async def describe_client_quotas(
 ) -> DescribeClientQuotasResponse:
     """List the quotas of the entities that the filter matches."""
     require_filter(request.components)
-    quotas = quotas_of(context.services.metadata_cache.image)
     entries = [
         EntryData(
             entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in sorted(entity, key=str)],
             values=[ValueData(key=key, value=value) for key, value in values.items()],
         )
-        async for entity, values in InTurns(quotas.of_entities.items())
+        async for entity, values in InTurns(context.services.quotas.quotas.of_entities.items())
         if matches(entity, request.components, strict=request.strict)
     ]
     return DescribeClientQuotasResponse(error_message=None, entries=entries)

@@ -106,9 +106,9 @@ def fetch(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
         # Fatal to clients, as Kafka answers a client that poses as a broker.
         text = f"replica {replica_id} is not a follower of this broker"
         raise KafkaError(text, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    context.request.is_exempt = replica_id >= 0
     limits = limits_of(request, context)
     if replica_id >= 0:
-        context.request.is_exempt = True
         limits.replica = FetchingReplica(replica_id, request.replica_state.replica_epoch)
     elif context.version >= READS_FOLLOWERS_SINCE_VERSION:
         limits.reads_followers = True
@@ -240,10 +240,9 @@ def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
         raise KafkaError(f"{request.isolation_level} is no isolation level", code=ErrorCode.INVALID_REQUEST)
     max_bytes = min(request.max_bytes, context.services.config.request.fetch_max_bytes)
     quotas = context.services.quotas
-    if quotas.is_bounding and request.replica_id < 0 and request.replica_state.replica_id < 0:
+    if quotas.is_bounding and not context.request.is_exempt:
         # A larger answer would be above the quota by itself, however long the consumer waits.
-        bound = quotas.fetch.max_in_window(context.principal.name, context.client_id or "")
-        max_bytes = int(min(max_bytes, bound))
+        max_bytes = int(min(max_bytes, quotas.fetch.max_in_window(*context.request.quota_client)))
     return FetchLimits(
         max_wait_seconds=request.max_wait_ms / 1000,
         # The answer never holds more than ``max_bytes``, so waiting for more would only end with the timeout.

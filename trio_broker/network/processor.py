@@ -663,7 +663,7 @@ class Processor:
         metrics.record(request, connection.sending_ns, sent_ns)
         if request.is_measured:
             busy_ns = request.handled_ns + sent_ns - connection.sending_ns
-            self.context.record_request(request.principal.name, request.header.client_id or "", busy_ns)
+            self.context.record_request(*request.quota_client, busy_ns)
         connection.request = None
         connection.state = ConnectionState.IDLE
         if request.throttle_seconds:
@@ -682,7 +682,7 @@ class Processor:
     def _unthrottle(self, connection: Connection) -> None:
         """Read ``connection`` again."""
         connection.state = ConnectionState.IDLE
-        if connection.is_readable or connection.protocol.frame_under_way:
+        if connection.has_more:
             self.go_on_soon(connection)
 
     def _give_back(self, connection: Connection) -> None:

@@ -131,6 +131,11 @@ class QueuedRequest:
         return self.reply_target.is_closed
 
     @property
+    def quota_client(self) -> tuple[str, str]:
+        """Whom its quotas are of: the user and the client id."""
+        return self.principal.name, self.header.client_id or ""
+
+    @property
     def handled_ns(self) -> int:
         """How long it was handled, without its waits; valid once it is answered."""
         waited_ns = 0 if self.waits is None else self.waits.disk_ns + self.waits.purgatory_ns

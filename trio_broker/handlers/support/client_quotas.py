@@ -22,7 +22,7 @@ from trio_broker.handlers.support.context import Context
 def throttle_seconds(response: Any, context: Context) -> float:
     """How long the client must wait after ``response``, which may have a time already; notes what its request had."""
     quotas, request = context.services.quotas, context.request
-    who = request.principal.name, context.client_id or ""
+    who = request.quota_client
     seconds = max(request.throttle_seconds, getattr(response, "throttle_time_ms", 0) / 1000)
     if request.header.api_key == ApiKey.PRODUCE:
         quotas.produce.record(*who, len(request.body))
@@ -49,7 +49,7 @@ def milliseconds(seconds: float) -> int:
 def fetch_is_throttled(size: int, context: Context) -> bool:
     """Whether a client that would get ``size`` bytes of records must wait for them; else they are noted as sent."""
     quotas, request = context.services.quotas, context.request
-    who = request.principal.name, context.client_id or ""
+    who = request.quota_client
     quotas.fetch.record(*who, size)
     seconds = max(quotas.fetch.throttle_seconds(*who), quotas.request_throttle_seconds(*who))
     if not seconds:
@@ -65,7 +65,7 @@ def partition_change_quota(context: Context, *, strict_since: int) -> PartitionC
     quotas, request = context.services.quotas, context.request
     if not quotas.is_bounding:
         return unbounded
-    mutations, who = quotas.controller_mutation, (request.principal.name, context.client_id or "")
+    mutations, who = quotas.controller_mutation, request.quota_client
 
     def apply(partitions: int) -> None:
         is_strict = context.version >= strict_since

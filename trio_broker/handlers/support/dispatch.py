@@ -268,8 +268,7 @@ class Dispatcher:
     def encoded_within_quotas(self, api: ServedApi, response: Any, context: Context) -> Answer | PendingAnswer:
         """As ``encoded``, with how long the client must wait."""
         if response.__class__ is not bytes:
-            if (seconds := throttle_seconds(response, context)) and response is not None:
-                response = with_throttle_time(response, seconds)
+            response = with_throttle_time(response, throttle_seconds(response, context))
             return self.encoded_unbounded(api, response, context)
         # The answer of the controller may have a time; the others are read only to get one.
         if not api.by_controller and not throttle_seconds(response, context):
