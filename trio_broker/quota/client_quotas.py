@@ -43,6 +43,11 @@ USER_AND_CLIENT_KEYS: Final = frozenset(QuotaKey) - {QuotaKey.CONNECTION_CREATIO
 IP_KEYS: Final = frozenset({QuotaKey.CONNECTION_CREATION_RATE})
 
 
+REMEMBERED_CLIENTS: Final = 10_000
+"""Clients whose quota of one key is kept once it was looked for, some 300 bytes each; all are dropped beyond. A Produce
+asks four times, and clients choose their ids."""
+
+
 @attrs.frozen
 class Sharers:
     """Those that share what one quota gives: a user with all of its clients, a client id of all users, or both. Empty
@@ -59,6 +64,9 @@ class ClientQuotas:
 
     of_entities: Mapping[Entity, Mapping[str, float]]
     rates: Mapping[str | None, float]
+    _found: dict[tuple[QuotaKey, str, str], tuple[float, Sharers] | None] = attrs.field(
+        factory=dict, init=False, eq=False, repr=False
+    )
 
     @classmethod
     def of(cls, quotas: Iterable[tuple[Entity, str, float]]) -> ClientQuotas:
@@ -79,6 +87,16 @@ class ClientQuotas:
 
     def of_client(self, key: QuotaKey, user: str, client_id: str) -> tuple[float, Sharers] | None:
         """The quota of one key that counts for a client, and with whom the client shares it; None without a bound."""
+        asked = key, user, client_id
+        try:
+            return self._found[asked]
+        except KeyError:
+            if len(self._found) >= REMEMBERED_CLIENTS:
+                self._found.clear()
+            found = self._found[asked] = self._find(key, user, client_id)
+            return found
+
+    def _find(self, key: QuotaKey, user: str, client_id: str) -> tuple[float, Sharers] | None:
         for entity, sharers in candidates(user, client_id):
             if (value := self.of_entities.get(entity, {}).get(key.value)) is not None:
                 return value, sharers
