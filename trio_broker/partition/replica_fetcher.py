@@ -181,7 +181,6 @@ class ReplicaFetcher:
         self._states: dict[TopicPartition, PartitionFetchState] = {}
         # Set when there may be something to ask for that there was not.
         self._changed = trio.Event()
-        self._next_due = math.inf
         self._is_asking = False
         self._nursery: trio.Nursery | None = None
         self._throttled_log = LogThrottle(log, appends.clock)
@@ -262,12 +261,12 @@ class ReplicaFetcher:
     async def _fetch_once(self) -> None:
         # Before the look: what comes during it is seen by the next one.
         self._changed = trio.Event()
-        asked = await self._ask_for()
+        asked, next_due = await self._ask_for()
         if not asked:
             await self._until_changed()
             return
         try:
-            response = await self._fetch({key: each.position for key, each in asked.items()})
+            response = await self._fetch({key: each.position for key, each in asked.items()}, next_due)
         except RequestFailed as error:
             self._not_answered(asked.values(), str(error))
             return
@@ -281,24 +280,24 @@ class ReplicaFetcher:
             return
         await self._carry_out(await self._begin_round(asked, response))
 
-    async def _fetch(self, positions: Mapping[FetchKey, FollowerPosition]) -> FetchResponse:
+    async def _fetch(self, positions: Mapping[FetchKey, FollowerPosition], next_due: float) -> FetchResponse:
         # What has changed during the look waits for this one otherwise; so does what is due again.
-        seconds = 0.0 if self._changed.is_set() else self._next_due - trio.current_time()
+        seconds = 0.0 if self._changed.is_set() else next_due - trio.current_time()
         self._is_asking = True
         try:
             return await self.leader.fetch(positions, max_wait_seconds=max(0.0, seconds))
         finally:
             self._is_asking = False
 
-    async def _ask_for(self) -> dict[FetchKey, AskedPartition]:
-        """Return the partitions that may be asked for now, and note when the first of the others is due."""
+    async def _ask_for(self) -> tuple[dict[FetchKey, AskedPartition], float]:
+        """Return the partitions that may be asked for now, and when the first of the others is due."""
         now, budget = trio.current_time(), YieldBudget()
         asked: dict[FetchKey, AskedPartition] = {}
-        self._next_due = math.inf
+        next_due = math.inf
         for state in list(self._states.values()):
             await budget.maybe_yield()
             if state.delayed_until > now:
-                self._next_due = min(self._next_due, state.delayed_until)
+                next_due = min(next_due, state.delayed_until)
                 continue
             if state.is_busy or not self._is_current(state):
                 continue
@@ -311,7 +310,7 @@ class ReplicaFetcher:
             elif not awaits_disk(partition) and not self._should_throttle(state, partition):
                 key = FetchKey(state.followed.topic_id, state.topic_partition.partition)
                 asked[key] = AskedPartition(state, partition, position_of(partition))
-        return asked
+        return asked, next_due
 
     def _should_throttle(self, state: PartitionFetchState, partition: Partition) -> bool:
         """Whether nothing of it is to be fetched now. One that has all always is, as in Kafka: it may be in sync."""
