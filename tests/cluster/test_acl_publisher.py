@@ -50,7 +50,7 @@ class Following:
         self.image = delta.apply(offset=before.offset + 1, epoch=0)
         steps = AclPublisher(self.authorizer).follow(before, self.image)
         said = [self.may(who) for _ in steps]
-        kept = self.image.keyed_records.get(AccessControlEntryRecord, {})
+        kept = self.image.records_of(AccessControlEntryRecord)
         assert self.authorizer.acls == {acl_id: acl_of(record) for acl_id, record in kept.items()}
         return [*said, self.may(who)]
 

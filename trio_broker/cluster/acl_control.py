@@ -38,8 +38,8 @@ def acl_of(record: AccessControlEntryRecord) -> StandardAcl:
 
 
 def acl_records(image: MetadataImage) -> Mapping[bytes, AccessControlEntryRecord]:
-    """The entries of the cluster, by their ids; the same object as long as none has changed."""
-    return image.keyed_records.get(AccessControlEntryRecord, {})  # type: ignore[return-value]
+    """The entries of the cluster, by their ids."""
+    return image.records_of(AccessControlEntryRecord)
 
 
 def decide_new_acls(

@@ -41,11 +41,8 @@ class QuotaAlteration:
 
 def quotas_of(image: MetadataImage) -> ClientQuotas:
     """The quotas that are set."""
-    records: Mapping[object, ClientQuotaRecord] = image.keyed_records.get(ClientQuotaRecord, {})
-    return ClientQuotas.of(
-        (frozenset((each.entity_type, each.entity_name) for each in record.entity), record.key, record.value)
-        for record in records.values()
-    )
+    records = image.records_of(ClientQuotaRecord)
+    return ClientQuotas.of((entity, key, record.value) for (entity, key), record in records.items())
 
 
 def decide_client_quotas(

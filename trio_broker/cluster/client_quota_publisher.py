@@ -5,9 +5,6 @@ Source: Kafka's ClientQuotaMetadataManager and DynamicClientQuotaPublisher.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import attrs
 
 from kafka_wire.stored.metadata import ClientQuotaRecord
@@ -22,15 +19,12 @@ class ClientQuotaPublisher:
     """See the head of the file."""
 
     quotas: QuotaManagers
-    _seen: Mapping[Any, Any] | None = None
 
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow what ``delta`` has changed."""
-        self.apply_image(image)
+        if image.records_of(ClientQuotaRecord) is not delta.image.records_of(ClientQuotaRecord):
+            self.apply_image(image)
 
     def apply_image(self, image: MetadataImage) -> None:
-        """Follow ``image``, at a start as well."""
-        records = image.keyed_records.get(ClientQuotaRecord)
-        if records is not self._seen:
-            self._seen = records
-            self.quotas.update(quotas_of(image))
+        """Go by the quotas of ``image``, at a start as well."""
+        self.quotas.update(quotas_of(image))

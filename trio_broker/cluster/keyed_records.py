@@ -39,7 +39,7 @@ class KeyedChange:
     record: Any
 
 
-def quota_key(record: ClientQuotaRecord) -> Hashable:
+def quota_key(record: ClientQuotaRecord) -> tuple[frozenset[tuple[str, str | None]], str]:
     """Whom a quota holds for, in any order of its parts, and which one it is."""
     return frozenset((each.entity_type, each.entity_name) for each in record.entity), record.key
 

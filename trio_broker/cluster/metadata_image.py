@@ -27,6 +27,8 @@ from trio_broker.config.entries import ConfigScope
 
 T = TypeVar("T")
 
+NO_RECORDS: Final[Mapping[Any, Any]] = {}
+
 LEADER_UNCHANGED = -2
 """The leader in a PartitionChangeRecord that is about something else."""
 
@@ -314,6 +316,10 @@ class MetadataImage:
         """What is set for the cluster and for one of its brokers, by which its controller decides."""
         broker = ConfigResource.of_broker(node_id)
         return {ConfigScope.CLUSTER: self.configs(CLUSTER_DEFAULT), ConfigScope.BROKER: self.configs(broker)}
+
+    def records_of(self, kind: type[T]) -> Mapping[Any, T]:
+        """The keyed records of one kind; the same object as long as none of them has changed."""
+        return self.keyed_records.get(kind, NO_RECORDS)
 
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """Return what is set for ``resource`` itself."""

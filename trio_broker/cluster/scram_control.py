@@ -8,7 +8,7 @@ Source: Kafka's ScramControlManager and ScramImage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import attrs
 
@@ -52,7 +52,7 @@ ScramChange = ScramDeletion | ScramUpsertion
 
 def credential_records(image: MetadataImage) -> Mapping[tuple[str, int], UserScramCredentialRecord]:
     """All passwords, by user and number of the mechanism."""
-    return cast("Mapping[tuple[str, int], Any]", image.keyed_records.get(UserScramCredentialRecord, {}))
+    return image.records_of(UserScramCredentialRecord)
 
 
 def find_credential(image: MetadataImage, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
