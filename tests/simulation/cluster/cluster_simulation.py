@@ -43,7 +43,6 @@ from tests.simulation.cluster.simulated_cluster import (
     without_sockets,
 )
 from tests.simulation.simulated_clients import TOPIC, Producer, create_topic
-from tests.simulation.simulated_machine import Life
 from tests.simulation.simulated_transactions import OUTPUT_TOPIC, CommittedReader, TransactionalProducer, committed_by
 from tests.simulation.simulated_world import World
 from tests.simulation.simulation import innermost
@@ -199,7 +198,6 @@ class ClusterSimulation:
             SimulatedClock(self.clock),
             self.begin.durability,
             self.begin.brokers,
-            ended_by_itself=self._ended_by_itself,
             pauses=self.pauses,
         )
         await nursery.start(cluster.run)
@@ -225,15 +223,15 @@ class ClusterSimulation:
         cluster.network.look = self.watch.look
         self.watch.look()
 
-    def _ended_by_itself(self, machine: ClusterMachine, life: Life, reason: object) -> None:
-        error = reason if isinstance(reason, Exception) else RuntimeError(str(reason))
-        text = "".join(traceback.format_exception(innermost(error)))
+    def _ended_by_itself(self, machine: ClusterMachine, reason: Exception) -> None:
+        text = "".join(traceback.format_exception(innermost(reason)))
         self.violations.append(Violation(BROKER_LIVES, f"{machine.name}: {text}"))
 
     # ---- the run
 
     async def run(self, seed: int, plan: Plan) -> None:
         """Let happen what ``plan`` says, as ``seed`` draws it, up to the first violation that is seen at once."""
+        self.cluster.ended_by_itself = self._ended_by_itself
         with self.scope:
             await self._run(seed, plan)
 

@@ -149,10 +149,10 @@ class ClusterMachine(Machine):
             await life.ended.wait()
             if life is self._ending:
                 return
-            reason = life.failure or life.broker.failure or "nobody stopped it"
+            reason = life.failure or RuntimeError(life.broker.failure or "nobody stopped it")
             self.cluster.tell(f"{self.name} has ended: {reason!r}")
             if not self.is_disk_full:
-                self.cluster.ended_by_itself(self, life, reason)
+                self.cluster.ended_by_itself(self, reason)
                 return
             self.disk = self.disk.crash()
             await trio.sleep(0.5)
@@ -180,6 +180,11 @@ class ClusterMachine(Machine):
             self.cluster.pauses.resume(self.root)
 
 
+def fail(machine: ClusterMachine, reason: Exception) -> None:
+    """End all machines: nothing that is asked of them could come to an end."""
+    raise reason
+
+
 @attrs.define(eq=False)
 class SimulatedCluster:
     """``run`` owns all of it; the other methods are called while it runs."""
@@ -188,7 +193,8 @@ class SimulatedCluster:
     clock: SimulatedClock
     durability: str
     brokers: int
-    ended_by_itself: Callable[[ClusterMachine, Life, object], None] = lambda *_: None
+    ended_by_itself: Callable[[ClusterMachine, Exception], None] = fail
+    """Called when a broker has ended although its disk is not full."""
     network: DirectNetwork = attrs.field(factory=DirectNetwork)
     etcd: ModelledEtcd = attrs.field(factory=lambda: ModelledEtcd(Random(0)))
     pauses: Pauses = attrs.field(factory=Pauses)

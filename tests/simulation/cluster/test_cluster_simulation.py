@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from random import Random
+from typing import NoReturn
 
 import attrs
 import pytest
@@ -30,6 +31,7 @@ from tests.simulation.cluster.cluster_simulation import (
 )
 from tests.simulation.cluster.pauses import Pauses
 from tests.simulation.cluster.replication_watch import ACTIVE, CLEAN, ELECTABLE, SAME_EVERYWHERE
+from trio_broker.broker import Broker
 
 SEEDS = tuple(seed for seed in range(20) if begin_of(seed).brokers == 3)[:6]
 """Four seconds, half of which prepare a cluster with fsync and one without."""
@@ -121,6 +123,15 @@ def require_kept(results: Sequence[ClusterResult]) -> None:
     assert not broken, "\n".join(map(str, broken))
     counts = sum((each.counts for each in results), Counter[str]())
     assert counts["send ok"] > len(results), "somebody used the cluster"
+
+
+def test_a_broker_that_cannot_start_ends_what_prepares_a_cluster(monkeypatch: pytest.MonkeyPatch):
+    async def fail(broker: Broker, *, task_status: object) -> NoReturn:
+        raise NotADirectoryError("no start")
+
+    monkeypatch.setattr(Broker, "run", fail)
+    with pytest.RaisesGroup(NotADirectoryError, flatten_subgroups=True):
+        simulate_cluster(SEEDS[0])
 
 
 def test_no_promise_is_broken(results: list[ClusterResult]):
