@@ -372,6 +372,14 @@ async def test_access_control_entries_are_kept_and_said_to_have_no_effect(disk: 
     assert "2 access control entries have no effect: authorizer.class.name is empty" in caplog.text
 
 
+async def test_quotas_and_passwords_are_kept(disk: SimulatedDisk) -> None:
+    make_kafka(disk, quota(), SCRAM)
+    import_from_kafka(disk, [DATA, MORE], NOW_MS)
+    image = await image_after_a_start(disk)
+    assert list(image.records_of(stored.ClientQuotaRecord).values()) == [quota()]
+    assert list(image.records_of(stored.UserScramCredentialRecord).values()) == [SCRAM]
+
+
 async def test_what_was_removed_in_kafka_is_in_nobody_s_way(disk: SimulatedDisk) -> None:
     make_kafka(
         disk,

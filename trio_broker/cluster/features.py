@@ -120,7 +120,7 @@ def require_supported(image: MetadataImage) -> None:
     """Refuse a cluster for which a newer version has promised what this one would not do.
 
     Raises:
-        MetadataLogUnusable: the level of a feature is not among those of this broker, or there are quotas, which it
+        MetadataLogUnusable: the level of a feature is not among those of this broker, or there are records which it
             would pass over.
     """
     beyond = [

@@ -61,7 +61,7 @@ RECORD_KINDS: Final[Mapping[type[Any], RecordKind]] = {
     records.RemoveUserScramCredentialRecord: RecordKind.SHARED,
     records.DelegationTokenRecord: RecordKind.UNSERVED,
     records.RemoveDelegationTokenRecord: RecordKind.UNSERVED,
-    records.ClientQuotaRecord: RecordKind.UNSERVED,
+    records.ClientQuotaRecord: RecordKind.SHARED,
     records.ClearElrRecord: RecordKind.WITHOUT_EFFECT,
     records.NoOpRecord: RecordKind.WITHOUT_EFFECT,
     records.ZkMigrationStateRecord: RecordKind.WITHOUT_EFFECT,
