@@ -94,3 +94,13 @@ def test_a_new_file_is_taken_and_a_bad_one_leaves_the_old_context(config, tmp_pa
     (tmp_path / "key.pem").write_bytes(CA.issue_cert("localhost").private_key_and_cert_chain_pem.bytes())
     assert factory.reconfigure(config)
     assert factory.context is not before
+
+
+def test_a_setting_that_is_refused_is_not_tried_again_until_something_changes(config, tmp_path):
+    factory, later = SslFactory("SSL", config), tmp_path / "later.pem"
+    unknown = attrs.evolve(config, ssl_keystore_location=str(later))
+    with pytest.raises(ConfigError, match="No such file"):
+        factory.reconfigure(unknown)
+    assert not factory.reconfigure(unknown)
+    write_key_store(later, CERTIFICATE)
+    assert factory.reconfigure(unknown)

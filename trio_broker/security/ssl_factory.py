@@ -45,6 +45,9 @@ CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "re
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
+Versions = dict[str, tuple[int, int, int]]
+
+
 @attrs.frozen
 class KeyStore:
     """A private key and the chain of its certificate, in PEM."""
@@ -55,16 +58,18 @@ class KeyStore:
 
 @attrs.define(eq=False)
 class SslFactory:
-    """See the head of the file. ``files`` are those that were read, with what tells a new version of one."""
+    """See the head of the file."""
 
     listener: str
     config: SslConfig
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     context: ssl.SSLContext = attrs.field(init=False)
     _mapper: SslPrincipalMapper = attrs.field(init=False)
-    _versions: dict[str, tuple[int, int, int]] = attrs.field(factory=dict, init=False)
+    _tried: tuple[SslConfig, Versions] = attrs.field(init=False)
+    """What was taken last or refused; the same is not tried again at each look."""
 
     def __attrs_post_init__(self) -> None:
+        self._tried = self.config, versions_of(self.config)
         self._take(self.config)
 
     def reconfigure(self, config: SslConfig) -> bool:
@@ -73,10 +78,10 @@ class SslFactory:
         Raises:
             ConfigError: it cannot be taken; the one before stays.
         """
-        if config == self.config and self._versions == {path: version_of(path) for path in self._versions}:
+        found = config, versions_of(config)
+        if found == self._tried:
             return False
-        # Also those that are refused: the same file is not tried again at each look.
-        self._versions = {path: version_of(path) for path in files_of(config)}
+        self._tried = found
         self._take(config)
         return True
 
@@ -91,19 +96,18 @@ class SslFactory:
         return KafkaPrincipal(USER_TYPE, self._mapper.name(distinguished_name(certificate)))
 
     def _take(self, config: SslConfig) -> None:
-        versions = {path: version_of(path) for path in files_of(config)}
         try:
             mapper = SslPrincipalMapper.parse(config.ssl_principal_mapping_rules)
             context = server_context(config, self.now())
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise ConfigError(f"listener {self.listener}: {reason}") from None
-        self.config, self.context, self._mapper, self._versions = config, context, mapper, versions
+        self.config, self.context, self._mapper = config, context, mapper
 
 
-def files_of(config: SslConfig) -> Iterator[str]:
-    """The files that ``config`` names."""
-    return (path for path in (config.ssl_keystore_location, config.ssl_truststore_location) if path)
+def versions_of(config: SslConfig) -> Versions:
+    """Return the files that ``config`` names, each with what tells a new version of it."""
+    return {path: version_of(path) for path in (config.ssl_keystore_location, config.ssl_truststore_location) if path}
 
 
 def version_of(path: str) -> tuple[int, int, int]:
