@@ -94,7 +94,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-KEYS_SECONDS = 3.0
+KEYS_INTERVAL_MS = 3_000
 """Between two looks whether settings or files with keys have changed: two calls of the system for each listener."""
 
 TRIM_INTERVAL_MS = 10_000
@@ -304,7 +304,7 @@ class Broker:
         refusal: DeclarationError | None = None
         async with trio.open_nursery() as nursery:
             if self._tls:
-                start_background(nursery, "keys of TLS", self._follow_keys)
+                start_scheduled(nursery, ScheduledTask("keys of TLS", lambda: KEYS_INTERVAL_MS, self._follow_keys))
             start_background(nursery, "change log", services.changes.run)
             start_background(nursery, "trials of settings", services.trials.run)
             start_background(nursery, "faults of the metadata", partial(self._stop_at_fault, services.metadata_faults))
@@ -428,15 +428,13 @@ class Broker:
 
     async def _follow_keys(self) -> None:
         """Let each listener have the keys that settings and files say now; connections go on with those before."""
-        while True:
-            await trio.sleep(KEYS_SECONDS)
-            for factory in self._tls.values():
-                try:
-                    renew = partial(factory.reconfigure, self.config.ssl_of(factory.listener))
-                    if await self.runtime.workers.run(renew):
-                        log.info("listener %s: new keys and certificates are in use", factory.listener)
-                except ConfigError as error:
-                    log.error("%s; the keys and certificates before stay in use", error)
+        for factory in self._tls.values():
+            try:
+                renew = partial(factory.reconfigure, self.config.ssl_of(factory.listener))
+                if await self.runtime.workers.run(renew):
+                    log.info("listener %s: new keys and certificates are in use", factory.listener)
+            except ConfigError as error:
+                log.error("%s; the keys and certificates before stay in use", error)
 
 
 OPEN_TO_OTHERS = {
