@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from datetime import UTC, datetime, timedelta
 
-from trio_broker.security.ssl_principal_mapper import NoMatchingRule, SslPrincipalMapper
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.name import _ASN1Type
+from cryptography.x509.oid import NameOID
+
+from trio_broker.security.ssl_principal_mapper import NoMatchingRule, SslPrincipalMapper, distinguished_name
 
 RULES = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L, "
@@ -42,3 +49,24 @@ def test_a_name_that_no_rule_takes_is_nobody():
 def test_a_malformed_rule_is_refused(text):
     with pytest.raises(ValueError, match=r"RULE|DEF|\("):
         SslPrincipalMapper.parse(text)
+
+
+def certificate_of(*attributes: x509.NameAttribute[str | bytes]) -> bytes:
+    name, key, now = x509.Name(attributes), Ed25519PrivateKey.generate(), datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+    return builder.sign(key, None).public_bytes(Encoding.DER)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "text"),
+    [
+        (x509.NameAttribute(NameOID.EMAIL_ADDRESS, "a@b"), "1.2.840.113549.1.9.1=#1603614062"),
+        (x509.NameAttribute(NameOID.SERIAL_NUMBER, "x" * 200), f"2.5.4.5=#1381c8{'78' * 200}"),
+        (x509.NameAttribute(NameOID.SERIAL_NUMBER, "x" * 300), f"2.5.4.5=#1382012c{'78' * 300}"),
+        (x509.NameAttribute(NameOID.TITLE, "xé", _ASN1Type.BMPString), "2.5.4.12=#1e04007800e9"),
+        (x509.NameAttribute(NameOID.X500_UNIQUE_IDENTIFIER, b"\0ab", _ASN1Type.BitString), "2.5.4.45=#0303006162"),
+    ],
+)
+def test_an_attribute_without_a_keyword_is_written_as_it_stands_in_the_certificate(attribute, text):
+    certificate = certificate_of(attribute, x509.NameAttribute(NameOID.COMMON_NAME, "c"))
+    assert distinguished_name(certificate) == f"CN=c,{text}"

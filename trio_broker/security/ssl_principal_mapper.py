@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 import attrs
-from cryptography.x509 import Name, load_der_x509_certificate
+from cryptography.x509 import Name, NameAttribute, load_der_x509_certificate
 
 _RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
@@ -122,15 +122,23 @@ def load_subject(certificate: bytes) -> Name:
     return load_der_x509_certificate(certificate).subject
 
 
-def _attribute(attribute: object) -> str:
-    oid, value = attribute.oid.dotted_string, attribute.value  # type: ignore[attr-defined]
+def _attribute(attribute: NameAttribute[str | bytes]) -> str:
+    oid, text = attribute.oid.dotted_string, attribute.value
     if (keyword := KEYWORDS.get(oid)) is None:
-        tag = getattr(attribute, "_type").value  # noqa: B009 (the only place that has it)
-        content = value if isinstance(value, bytes) else value.encode()
-        return f"{oid}=#{bytes((tag, len(content))).hex()}{content.hex()}"
-    text = value if isinstance(value, str) else value.decode()
+        return f"{oid}=#{_value_in_der(attribute).hex()}"
+    assert isinstance(text, str), "only an attribute without a keyword may be a string of bits"
     escaped = "".join(f"\\{each}" if each in ESCAPED else "\\00" if each == "\0" else each for each in text)
     stripped = escaped.strip(" ")
     before = len(escaped) - len(escaped.lstrip(" "))
     after = len(escaped) - before - len(stripped)
     return f"{keyword}={BLANK * before}{stripped}{BLANK * after}"
+
+
+def _value_in_der(attribute: NameAttribute[str | bytes]) -> bytes:
+    """Return the value of ``attribute`` as it stands in a certificate."""
+    encoded = Name([attribute]).public_bytes()
+    # A sequence of a set of a sequence, and in that a number and the value.
+    for _ in range(3):
+        size = encoded[1]
+        encoded = encoded[2 if size < 0x80 else 2 + (size & 0x7F) :]
+    return encoded[2 + encoded[1] :]
