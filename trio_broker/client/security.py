@@ -57,9 +57,6 @@ def parse_login(settings: Mapping[str, str]) -> SaslCredentials | None:
     if mechanism not in MECHANISMS:
         raise ValueError(f"sasl.mechanism: {mechanism} is none of {', '.join(MECHANISMS)}")
     try:
-        options = parse_jaas(settings.get("sasl.jaas.config", "")).options
+        return parse_jaas(settings.get("sasl.jaas.config", "")).credentials(mechanism)
     except ValueError as error:
         raise ValueError(f"sasl.jaas.config: {error}") from None
-    if not options.get("username") or not options.get("password"):
-        raise ValueError("sasl.jaas.config: a username and a password are needed")
-    return SaslCredentials(mechanism, options["username"], options["password"])

@@ -14,6 +14,7 @@ import attrs
 from kafka_wire.sasl.scram import ScramCredential, ScramMechanism, nonce_of
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.errors import ConfigError
+from trio_broker.config.listener_keys import LISTENER_PREFIX
 from trio_broker.config.listeners import Endpoint, SecurityProtocol
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.randomness import Random
@@ -67,7 +68,7 @@ class SaslAuthenticators:
                         f"sasl.enabled.mechanisms of {endpoint}: {mechanism}: {why}; name any of {offered}"
                     )
                 if mechanism == plain.NAME and not login_module(self.config, name, mechanism).users:
-                    where = f"listener.name.{name.lower()}.plain.sasl.jaas.config"
+                    where = login_module_key(name, mechanism)
                     raise ConfigError(f'{where}: nobody can log in by PLAIN: it needs users, as in user_alice="…"')
 
     def new_authenticator(self, listener: str, host: str, max_request_bytes: int) -> SaslServerAuthenticator:
@@ -98,6 +99,11 @@ class SaslAuthenticators:
         return ScramSaslServer(ScramMechanism(mechanism), self.find_credential, nonce, self.salt_key)
 
 
+def login_module_key(listener: str, mechanism: str) -> str:
+    """The key of a listener's login module for a mechanism."""
+    return f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+
+
 def login_module(config: BrokerConfig, listener: str, mechanism: str) -> JaasEntry:
     """The login module of a listener for a mechanism, and its options.
 
@@ -107,5 +113,5 @@ def login_module(config: BrokerConfig, listener: str, mechanism: str) -> JaasEnt
     try:
         return parse_jaas(config.listener_value(listener, "sasl.jaas.config", mechanism) or "")
     except ValueError as error:
-        name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+        name = login_module_key(listener, mechanism)
         raise ConfigError(f"{name}: {error}", key=name) from None

@@ -10,7 +10,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.listeners import TLS_PROTOCOLS, Endpoint, inter_broker_listener, listener_endpoints
 from trio_broker.runtime.randomness import Random
-from trio_broker.security.sasl.authenticators import OFFERED, SASL_PROTOCOLS, login_module
+from trio_broker.security.sasl.authenticators import OFFERED, SASL_PROTOCOLS, login_module, login_module_key
 
 
 def is_login_between_brokers(config: BrokerConfig) -> bool:
@@ -46,11 +46,12 @@ def broker_credentials(config: BrokerConfig) -> SaslCredentials:
     if mechanism not in OFFERED:
         reason = f"{mechanism} is not offered; name one of {', '.join(OFFERED)}"
         raise ConfigError(f"sasl.mechanism.inter.broker.protocol: {reason}")
-    options = login_module(config, listener, mechanism).options
-    if not options.get("username") or not options.get("password"):
-        where = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
-        raise ConfigError(f"{where}: a username and a password are needed, by which this broker logs in at others")
-    return SaslCredentials(mechanism, options["username"], options["password"])
+    entry = login_module(config, listener, mechanism)
+    try:
+        return entry.credentials(mechanism)
+    except ValueError as error:
+        where = login_module_key(listener, mechanism)
+        raise ConfigError(f"{where}: {error}, by which this broker logs in at others") from None
 
 
 def new_broker_client(config: BrokerConfig, random: Random) -> SaslClient:

@@ -15,6 +15,8 @@ from typing import Final
 
 import attrs
 
+from kafka_wire.sasl.mechanisms import SaslCredentials
+
 _TOKEN: Final = re.compile(r"""\s*(?:(?P<word>[^\s="';]+)|"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<sign>[=;]))""", re.DOTALL)  # fmt: skip  # noqa: E501
 
 FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
@@ -37,6 +39,17 @@ class JaasEntry:
             for name, value in self.options.items()
             if name.startswith(USER_PREFIX)
         }
+
+    def credentials(self, mechanism: str) -> SaslCredentials:
+        """Return whom a client logs in as.
+
+        Raises:
+            ValueError: there is no user, or no password.
+        """
+        user, password = self.options.get("username"), self.options.get("password")
+        if not user or not password:
+            raise ValueError("a username and a password are needed")
+        return SaslCredentials(mechanism, user, password)
 
 
 def parse_jaas(text: str) -> JaasEntry:
