@@ -13,6 +13,7 @@ Source: KIP-35, KIP-511; Kafka's NetworkClient, InFlightRequests and SaslClientA
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
@@ -38,6 +39,9 @@ ResponseT = TypeVar("ResponseT")
 ToSend: TypeAlias = list[ReadableBuffer]
 """The chunks of a request with its size, in the order in which they are sent."""
 
+SESSION_SHARE: Final = 0.85
+"""Of the lifetime of a login after which there should be another one, as in Kafka's clients."""
+
 MAX_CORRELATION_ID: Final = INT32_MAX
 """The largest int32. After it they begin anew at 0, long after the answer to that one."""
 
@@ -59,8 +63,7 @@ class ApiNotServed(Exception):
 class ClientConnection:
     """``served`` has the version range of each API of the broker, ``api_versions`` all that it said of itself.
 
-    ``new_sasl_client`` makes what logs in, None at a listener without a login. ``session_lifetime_ms`` is how long that
-    holds, 0 for ever.
+    ``new_sasl_client`` makes what logs in, None at a listener without a login.
     """
 
     def __init__(
@@ -70,7 +73,8 @@ class ClientConnection:
         software_version: str,
         new_sasl_client: Callable[[], SaslClient] | None = None,
     ) -> None:
-        self.session_lifetime_ms = 0
+        self.login_seconds = math.inf
+        """How long after a login requests may follow, before it is time for another one."""
         self._new_sasl_client = new_sasl_client
         self._sasl_client: SaslClient | None = None
         self.served: Mapping[int, VersionRange] = {}
@@ -137,7 +141,7 @@ class ClientConnection:
             raise WireError("an answer to something else than the login")
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(response.error_message or "", code=_known_code(response.error_code))
-        self.session_lifetime_ms = response.session_lifetime_ms
+        self.login_seconds = SESSION_SHARE * response.session_lifetime_ms / 1000 or math.inf
         token = self._sasl_client.evaluate(bytes(response.auth_bytes))
         return None if token is None else self._send_token(token)
 

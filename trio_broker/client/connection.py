@@ -12,6 +12,7 @@ What is sent and how it is answered is ``kafka_wire``'s ``ClientConnection``; th
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import time
@@ -45,9 +46,6 @@ from trio_broker.client.receive_buffer import ReceiveBuffer
 from trio_broker.runtime.timeouts import CONNECT_SECONDS
 
 T = TypeVar("T")
-
-SESSION_SHARE = 0.85
-"""Of the lifetime of a login after which the next request waits for another one, as in Kafka's clients."""
 ResponseT = TypeVar("ResponseT")
 
 
@@ -78,7 +76,7 @@ class BrokerConnection:
         self._socket = sock
         new_sasl_client = None if sasl is None else partial(sasl.client, os.urandom)
         self._protocol = ClientConnection(client_id, SOFTWARE_NAME, __version__, new_sasl_client)
-        self._login_due: float | None = None
+        self._login_due = math.inf
         self.is_usable = True
 
     @classmethod
@@ -129,8 +127,7 @@ class BrokerConnection:
                     raise Refused(f"{self.address}: {api_name(api_key)}", error.code, str(error)) from None
                 except ApiNotServed as error:
                     raise VersionNotServed(f"{self.address} {error}") from None
-        if lifetime_ms := self._protocol.session_lifetime_ms:
-            self._login_due = time.monotonic() + SESSION_SHARE * lifetime_ms / 1000
+        self._login_due = time.monotonic() + self._protocol.login_seconds
 
     @property
     def served(self) -> Mapping[int, VersionRange]:
@@ -188,7 +185,7 @@ class BrokerConnection:
         if version is None:
             version = self.version_for(type(request))
         self._require_idle()
-        if self._login_due is not None and time.monotonic() >= self._login_due:
+        if time.monotonic() >= self._login_due:
             self._open(self._protocol.begin_login(), deadline)
         in_flight, to_send = _encoded(request, lambda: self._protocol.request(request, version))
         with self._ends_with_errors(request.API_KEY, deadline):

@@ -56,11 +56,6 @@ RECEIVE_BYTES: Final = 64 * 1024
 """Received at a time; more would be allocated for each answer, and most are small. A large one is received into a
 buffer of its own."""
 
-
-SESSION_SHARE: Final = 0.85
-"""Of the lifetime of a login after which a new connection takes the place of the present one."""
-
-
 SESSION_ENDS: Final = "the login ends soon, and another one begins"
 
 
@@ -213,8 +208,7 @@ class NetworkClient:
                 to_send = protocol.receive_opening(answer)
             else:
                 to_send = await self.login.workers.run(partial(protocol.receive_opening, answer))
-        lifetime_ms = protocol.session_lifetime_ms or math.inf
-        self._session_ends = trio.current_time() + SESSION_SHARE * lifetime_ms / 1000
+        self._session_ends = trio.current_time() + protocol.login_seconds
 
     async def _transmit(self, stream: trio.abc.Stream, protocol: ClientConnection) -> None:
         while True:
