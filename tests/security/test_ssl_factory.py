@@ -39,6 +39,11 @@ def test_what_is_wrong_is_said_in_one_line(config, tmp_path):
     assert "needs ssl.truststore.location" in refused(config, ssl_client_auth="required")
     assert "TLSv1.1" in refused(config, ssl_enabled_protocols=("TLSv1.1",))
     assert "no PKCS12" in refused(config, ssl_keystore_type="PKCS12")
+    key = CERTIFICATE.private_key_pem.bytes().decode()
+    chained = {"ssl_keystore_key": key, "ssl_keystore_certificate_chain": "nonsense"}
+    assert "ssl.keystore.certificate.chain: no certificates" in refused(config, **chained)
+    trusting = {"ssl_client_auth": "required", "ssl_truststore_certificates": "nonsense"}
+    assert "ssl.truststore.certificates: no certificates" in refused(config, **trusting)
     assert "RULE" in refused(config, ssl_principal_mapping_rules="RULE:x")
     (tmp_path / "key.jks").touch(mode=0o600)
     (tmp_path / "key.jks").write_bytes(bytes.fromhex("feedfeed00000002"))

@@ -155,7 +155,10 @@ def key_store(config: SslConfig) -> KeyStore:
     """Return the key, without a password, and its chain."""
     key, chain = config.ssl_keystore_key, config.ssl_keystore_certificate_chain
     if key and chain:
-        return KeyStore(decrypted(key.encode(), config.ssl_key_password, "ssl.keystore.key"), chain.encode())
+        return KeyStore(
+            decrypted(key.encode(), config.ssl_key_password, "ssl.keystore.key"),
+            certificates_in(chain.encode(), "ssl.keystore.certificate.chain"),
+        )
     location = config.ssl_keystore_location
     if not location:
         raise ValueError("ssl.keystore.location is not set, which TLS needs (or ssl.keystore.key and its chain)")
@@ -175,8 +178,8 @@ def key_store(config: SslConfig) -> KeyStore:
 
 def trusted(config: SslConfig) -> str:
     """Return the certificates by which clients are trusted."""
-    if config.ssl_truststore_certificates:
-        return config.ssl_truststore_certificates
+    if given := config.ssl_truststore_certificates:
+        return certificates_in(given.encode(), "ssl.truststore.certificates").decode()
     location = config.ssl_truststore_location
     if not location:
         raise ValueError(f"ssl.client.auth={config.ssl_client_auth} needs ssl.truststore.location: whom to trust")
