@@ -13,7 +13,7 @@ from trio_broker.config.validators import at_least
 PER_BROKER = UpdateMode.PER_BROKER
 
 
-@attrs.define(kw_only=True)
+@attrs.frozen(kw_only=True)
 class SaslConfig:
     """A connection reads them when it is made, and when its client logs in."""
 
