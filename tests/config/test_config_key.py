@@ -10,6 +10,7 @@ from trio_broker.config.config_key import ConfigKey, ConfigType, ValueBounds
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS, TOPIC_KEYS
 from trio_broker.config.log_config import CleanupPolicy
+from trio_broker.config.ssl_config import SslConfig
 
 AUTO_CREATE_TOPICS_ENABLE = BROKER_KEYS["auto.create.topics.enable"]
 COMPRESSION_TYPE = BROKER_KEYS["compression.type"]
@@ -78,6 +79,7 @@ def test_a_value_too_long_for_a_string_of_the_protocol_is_refused_and_shown_in_p
 
 
 def test_a_refusal_never_shows_a_secret():
+    assert "hunter2" not in repr(SslConfig(ssl_keystore_password="hunter2"))
     key = ConfigKey(name="secret", type=ConfigType.INT, default=0, sensitive=True, documentation="A test.")
     with pytest.raises(ConfigError) as refusal:
         key.parse("hunter2")

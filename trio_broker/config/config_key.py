@@ -317,7 +317,9 @@ def key(
     """
     attributes |= {"default": default, "documentation": documentation, "type": type or _type_of(default)}
     return attrs.field(
-        default=default, metadata={_Declaration: _Declaration(broker, topic, group, topic_validator, attributes)}
+        default=default,
+        repr=not attributes.get("sensitive", False),
+        metadata={_Declaration: _Declaration(broker, topic, group, topic_validator, attributes)},
     )
 
 
