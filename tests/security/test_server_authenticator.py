@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,9 @@ from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest
 from kafka_wire.sasl.mechanisms import ScramSaslClient
 from kafka_wire.schema import default_instance
 from tests.security.sasl_conversation import PASSWORDS, SHA_256, Conversation, authenticator
+from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.security.sasl.authenticators import SaslAuthenticators
 from trio_broker.security.sasl.server_authenticator import SaslState
 
 
@@ -225,3 +229,14 @@ def test_whatever_comes_without_a_password_ends_in_a_refusal_and_raises_nothing(
             assert step.user is None
             if step.failure is not None:
                 return
+
+
+def test_settings_changed_to_what_nobody_can_log_in_by_end_a_handshake_with_their_fault(clock):
+    key = "listener.name.clients.plain.sasl.jaas.config"
+    config = BrokerConfig({"sasl.enabled.mechanisms": "PLAIN,GSSAPI", key: "nonsense"})
+    authenticators = SaslAuthenticators(config, clock, random.Random(1))
+    for mechanism, failure in (("PLAIN", f"{key}: it must be of the form"), ("GSSAPI", "Unsupported SASL mechanism")):
+        server = authenticators.new_authenticator("CLIENTS", "10.0.0.1", 2000)
+        step, _ = Conversation(server).handshake(mechanism)
+        assert step.failure.startswith(failure)
+        assert server.state is SaslState.FAILED

@@ -73,7 +73,9 @@ class SaslAuthenticators:
 
     def new_authenticator(self, listener: str, host: str, max_request_bytes: int) -> SaslServerAuthenticator:
         """Return the authenticator of one connection of ``listener`` from ``host``."""
-        config, mechanisms = self.config, self._enabled(listener)
+        config = self.config
+        # Settings that have changed since the start may name others.
+        mechanisms = [each for each in self._enabled(listener) if each in OFFERED]
         limits = SaslLimits(
             max_receive_bytes=min(config.sasl.sasl_server_max_receive_size, max_request_bytes),
             max_request_bytes=max_request_bytes,

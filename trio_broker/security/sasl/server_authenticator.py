@@ -30,6 +30,7 @@ from kafka_wire.framing import MIN_REQUEST_BYTES
 from kafka_wire.headers import RequestHeader, read_request_header, response_header
 from kafka_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from trio_broker.config.errors import ConfigError
 from trio_broker.runtime.clock import Clock
 from trio_broker.security.sasl.failed_attempts import FailedAttempts
 from trio_broker.security.sasl.sasl_server import Identity, SaslFailure, SaslServer
@@ -40,6 +41,7 @@ MIN_REAUTHENTICATION_SECONDS: Final = 1.0
 _SASL_HANDSHAKE_KEY: Final = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 
 NewSaslServer = Callable[[], SaslServer]
+"""Raises ConfigError where nobody can log in by the settings, which may have changed."""
 
 
 class SaslState(enum.Enum):
@@ -163,7 +165,10 @@ class SaslServerAuthenticator:
             refusal = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=names)
             return self._failed(f"Unsupported SASL mechanism {mechanism[:100]!r}", self._encoded(refusal))
         self._began = self.clock.monotonic()
-        self._server = self.mechanisms[mechanism]()
+        try:
+            self._server = self.mechanisms[mechanism]()
+        except ConfigError as error:
+            return self._failed(str(error))
         if self.is_authenticated and mechanism != self.mechanism:
             self._server = _OtherMechanism(mechanism, self.mechanism)
         self.mechanism = mechanism
