@@ -19,6 +19,7 @@ import httpx
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from tests.archives import unpack
 from trio_broker.testing import BrokerProcess
 
 ROOT = Path(__file__).parents[1]
@@ -59,8 +60,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel that the sdist alone gives."""
     folder = tmp_path_factory.mktemp("wheel")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+    unpack(sdist, folder)
     (tree,) = folder.iterdir()
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, directory=tree)
     (found,) = folder.glob("*.whl")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import trio_broker
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import ConfigRecord, FeatureLevelRecord, encode_metadata_record
+from tests.archives import unpack
 from tests.fakes.metadata_logs import leading_log
 from tests.running_broker import make_broker, running
 from tests.waits import within
@@ -48,8 +48,7 @@ class KeptDirectory:
 
 
 def unpacked(archive: Path, directory: Path) -> KeptDirectory:
-    with tarfile.open(archive) as tar:
-        tar.extractall(directory, filter="data")
+    unpack(archive, directory)
     return KeptDirectory(directory / "data", json.loads((directory / "expected.json").read_text(encoding="utf-8")))
 
 
