@@ -79,3 +79,12 @@ async def test_a_connection_that_is_being_made_when_its_ends_are_cut_off_comes_t
         network.may_connect.set()
     assert refused
     assert await network.ends[0].receive_some() == b""
+
+
+async def test_a_connection_that_has_ended_before_is_in_no_way_of_a_cut(network, links):
+    network.may_connect.set()
+    ended, other = [await CutNetwork(links, 1, network).connect("", 9092) for _ in range(2)]
+    await ended.aclose()
+    links.cut([frozenset({1}), frozenset({2, 3})])
+    assert await other.receive_some() == b""
+    await other.aclose()

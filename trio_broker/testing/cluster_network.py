@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -37,8 +38,9 @@ class ClusterLinks:
         self._sides = sides
         for stream, ends in list(self._streams.items()):
             if not self.reaches(*ends):
-                # As the end of the other process would; both sides notice.
-                stream.socket.shutdown(socket.SHUT_RDWR)
+                # As the end of the other process would; both sides notice. It may have ended before.
+                with suppress(OSError):
+                    stream.socket.shutdown(socket.SHUT_RDWR)
         leader = self.store.controller().leader_id
         if not self.reaches_metadata(leader):
             self.store.expire(leader)
