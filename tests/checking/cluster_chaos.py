@@ -21,10 +21,11 @@ from typing import Final
 import attrs
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from kafka_wire.records.batch import read_batches
 from tests.checking.chaos_run import CATCH_UP_SECONDS, CATCHING_UP, TOPIC, Observer
 from tests.checking.commits import check_commits
 from tests.checking.history import Event, Op, Recorder, Violation, read_history
-from tests.checking.log_content import check_log, read_log
+from tests.checking.log_content import ProducerEpochs, check_log, read_log
 from tests.checking.sender import Sender, SenderKind
 from tests.checking.transaction_chaos import read_committed
 from tests.checking.transactional_loops import OUTPUT_PARTITIONS, OUTPUT_TOPIC, ConfluentLoop
@@ -243,6 +244,18 @@ class ClusterChaos:
         directory = self.cluster.directory / f"broker-{node}" / f"{key.topic}-{key.partition}"
         return b"".join(path.read_bytes() for path in sorted(directory.glob(f"*{LOG_SUFFIX}")))
 
+    def producer_epochs(self) -> ProducerEpochs:
+        """From the log of any replica: all have the same one."""
+        node = min(self.cluster.broker_ids)
+        return {
+            partition: {
+                record.offset: batch.header.producer_epoch
+                for batch in read_batches(self._log(node, PartitionKey(TOPIC, partition)))
+                for record in batch.records()
+            }
+            for partition in range(PARTITIONS)
+        }
+
     def close(self) -> None:
         self.enough.set()
         self.sender.stop()
@@ -282,7 +295,7 @@ def run_faults(directory: Path, cluster: ClusterThread, steps: Sequence[FaultSte
     committed = [event for event in history if event.op is Op.COMMIT]
     looks = [attrs.evolve(event, group=COMMITTER) for event in history if event.group == COMMITTER]
     final = FinalState(output, source, {LOOP_GROUP: run.observer.offsets[LOOP_GROUP]})
-    violations += check_log(history, source)
+    violations += check_log(history, source, run.producer_epochs())
     violations += check_transactions(history, final)
     violations += check_commits([event for event in looks if event.op in (Op.COMMIT, Op.FETCH_OFFSETS)])
     assert committed, "somebody has committed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from tests.checking.delivery import ONLY_WHAT_WAS_SENT
 from tests.checking.history import Event, Op, Outcome, Record
 from tests.checking.log_content import EVERY_OFFSET, EXACTLY_ONCE, IN_ORDER, check_log
@@ -26,6 +28,13 @@ def test_an_acknowledged_record_that_is_not_there_is_found() -> None:
 
 def test_a_record_that_is_there_twice_is_found() -> None:
     assert EXACTLY_ONCE in found([send(1, 0, 0, 1)], 0, 1, 1)
+
+
+def test_a_record_that_its_producer_sent_again_in_a_later_epoch_is_not_doubled_and_in_one_epoch_it_is() -> None:
+    log = {0: [Record(0, offset, value) for offset, value in enumerate((0, 1, 1, 2))]}
+    history = [attrs.evolve(send(1, 0, 0), records=(Record(0, 0, 0), Record(0, 2, 1), Record(0, 3, 2)))]
+    assert check_log(history, log, {0: {0: 0, 1: 0, 2: 1, 3: 1}}) == []
+    assert EXACTLY_ONCE in promises(check_log(history, log, {0: dict.fromkeys(range(4), 0)}))
 
 
 def test_a_record_at_another_offset_than_was_acknowledged_is_found() -> None:
