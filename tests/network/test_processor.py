@@ -7,16 +7,21 @@ import os
 import random
 import select
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
+import attrs
 import pytest
 import trio
 import trio.lowlevel
 import trio.testing
 
 from kafka_wire.apis import ApiKey
+from tests.network.conftest import Client, Harness, Serving
 from tests.waits import fail_after, scaled
 from trio_broker.concurrency.turns import turns_of_loop
-from trio_broker.network.connection import ConnectionState
+from trio_broker.network.connection import Connection, ConnectionState
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.processor import REPORTED_SECONDS, TURN_SECONDS, Processor
 from trio_broker.network.request_channel import Answer, QueuedRequest
@@ -345,6 +350,58 @@ async def test_what_comes_while_several_are_served_is_served_in_the_same_turn(se
 
 async def test_a_turn_ends_when_its_time_is_over(serving, frame_of):
     assert not await handled_together(serving, frame_of, REPORTED_SECONDS / 2)
+
+
+@attrs.define
+class ServedTogether:
+    """Two clients whose requests are handled in one turn. ``seen`` is what the handler of the second one returned."""
+
+    harness: Harness
+    clients: list[Client]
+    seen: list[Any] = attrs.field(factory=list)
+
+    def first(self) -> Connection:
+        """The connection of the first client, as the server has it."""
+        port = self.clients[0].stream.socket.getsockname()[1]
+        [connection] = [each for each in self.harness.server.connections() if each.info.peer_port == port]
+        return connection
+
+
+@asynccontextmanager
+async def served_together(
+    serving: Serving, frame_of: Callable[..., bytes], in_second: Callable[[ServedTogether], object]
+) -> AsyncIterator[ServedTogether]:
+    def handle(request: QueuedRequest) -> Answer:
+        if request.header.correlation_id == 1:
+            together.seen.append(in_second(together))
+        return [request.header.correlation_id.to_bytes(4, "big")]
+
+    async with serving(handle, num_network_threads=1) as harness:
+        together = ServedTogether(harness, [await harness.connect() for _ in range(2)])
+        await harness.until(lambda: len(list(harness.server.connections())) == 2)
+        for number, client in enumerate(together.clients):
+            os.write(client.stream.socket.fileno(), frame_of(number))
+        yield together
+
+
+async def test_answers_of_a_turn_leave_together(serving, frame_of):
+    def has_come(together: ServedTogether) -> bool:
+        return bool(select.select([together.clients[0].stream.socket], [], [], 0)[0])
+
+    async with served_together(serving, frame_of, has_come) as together:
+        for number, client in enumerate(together.clients):
+            assert await client.receive() == (number, b"")
+    assert together.seen == [False]
+
+
+async def test_a_connection_that_ends_before_its_answer_leaves_harms_nobody(serving, frame_of):
+    def end_first(together: ServedTogether) -> None:
+        together.first().close_now(CloseConnection("the test ends it"))
+
+    async with served_together(serving, frame_of, end_first) as together:
+        assert await together.clients[1].receive() == (1, b"")
+        assert await together.clients[0].is_closed()
+        assert await together.clients[1].ask(2) == b""
 
 
 @pytest.mark.parametrize("processors", [1, 3])

@@ -1,10 +1,10 @@
 """A Processor: one of the ``num.network.threads``, and the connections it serves.
 
 A Processor has a selector (epoll), and a task that waits for it. That takes the connections that have become readable,
-reads a frame from each, lets the handlers have the request, and sends what they answer at once. A connection is read
-again only when its request is answered. Kafka calls that *mute*: a connection has one request in flight, so responses
-leave in the order of their requests without any bookkeeping, and TCP slows down a client that sends faster than the
-broker answers.
+reads a frame from each, lets the handlers have the request, and sends what they answer: at once, or in the end of the
+turn where it serves several. A connection is read again only when its request is answered. Kafka calls that *mute*: a
+connection has one request in flight, so responses leave in the order of their requests without any bookkeeping, and TCP
+slows down a client that sends faster than the broker answers.
 
 Behind those it serves the connections that have been served and have more: requests that came before the one ahead of
 them was answered, the rest of a large frame, the rest of a response. Clients may have any amount of that. What does not
@@ -168,6 +168,10 @@ class Processor:
     _in_turns: bool = False
     """Whether ``_take_turns`` serves those, or the task that waits for the selector."""
     _turn_taker: ParkingLot = attrs.field(factory=ParkingLot)
+    _keeps_answers: bool = False
+    """Whether answers wait for the end of the turn. Each one that is sent wakes a client, if that waits for it alone:
+    what a switch of the processor costs is paid once a turn."""
+    _kept_answers: list[tuple[Connection, Reply]] = attrs.field(factory=list)
     _under_way: dict[Connection, SendUnderWay] = attrs.field(factory=dict)
     """Responses that the socket did not take at once."""
     _throttled: ThrottledConnections = attrs.field(init=False)
@@ -237,13 +241,15 @@ class Processor:
                 self._poll()
             # While several were served the next have come; after one alone there is seldom another.
             is_last = len(reported) <= 1
-            while reported:
+            is_over = False
+            self._keeps_answers = not is_last
+            while reported and not is_over:
                 connection = reported.popleft()
                 if connection.owner is self and not connection.is_closed:
                     self._go_on(connection)
-                    if clock.monotonic() >= ends:
-                        return
-            if is_last:
+                    is_over = clock.monotonic() >= ends
+            self._send_kept()
+            if is_last or is_over:
                 return
 
     def _poll(self) -> None:
@@ -275,6 +281,8 @@ class Processor:
         """Serve the connections that have more, each once, for ``TURN_SECONDS``; return whether that was enough."""
         clock = self.context.clock
         ends = clock.monotonic() + TURN_SECONDS
+        self._keeps_answers = len(self._ready) > 1
+        was_enough = True
         for left in range(len(self._ready), 0, -1):
             connection = self._ready.popleft()
             # Else it has moved away.
@@ -283,8 +291,10 @@ class Processor:
                 self._go_on(connection)
                 # Looked at after the first, so that each turn serves one at least.
                 if left > 1 and clock.monotonic() >= ends:
-                    return False
-        return True
+                    was_enough = False
+                    break
+        self._send_kept()
+        return was_enough
 
     async def _take_turns(self) -> None:
         """Serve the connections that have more while that is long work, or others have some."""
@@ -549,7 +559,21 @@ class Processor:
     # ---- its responses
 
     def respond(self, connection: Connection, reply: Reply) -> None:
-        """Send ``reply`` to the request in flight, as far as the socket takes it."""
+        """Send ``reply`` to the request in flight, at once or with the other answers of this turn."""
+        if self._keeps_answers:
+            self._kept_answers.append((connection, reply))
+        else:
+            self._send(connection, reply)
+
+    def _send_kept(self) -> None:
+        """Send the answers of a turn, one after the other."""
+        self._keeps_answers = False
+        kept, self._kept_answers = self._kept_answers, []
+        for connection, reply in kept:
+            self._send(connection, reply)
+
+    def _send(self, connection: Connection, reply: Reply) -> None:
+        """Send ``reply`` as far as the socket takes it."""
         connection.sending_ns = perf_counter_ns()
         try:
             # Before sending: the response does not refer to the request's buffer, and a slow reader must not hold it.
