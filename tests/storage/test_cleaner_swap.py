@@ -19,6 +19,7 @@ from kafka_wire.records.record import NewRecord
 from tests.storage.committed_records import CommittedView, committed_view
 from tests.storage.compaction_harness import Round, compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID
+from tests.storage.log_content import fetched_data
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk
@@ -278,7 +279,7 @@ def test_a_consumer_that_reads_on_across_a_swap_misses_nothing(bench: Any) -> No
         ranges = [(each.producer_id, each.first_offset, each.last_offset) for each in aborted]
         if not fetched.size:
             continue
-        for batch in read_batches(fetched.records.read()):
+        for batch in read_batches(fetched_data(fetched)):
             header = batch.header
             dropped = header.is_transactional and any(
                 producer_id == header.producer_id and first <= header.base_offset < last
@@ -324,7 +325,7 @@ def test_readers_in_threads_never_see_half_a_swap(bench: Any) -> None:
 def test_reading_in_a_gap_left_by_compaction_goes_on_with_the_next_batch(bench: Any, offset: int) -> None:
     compact(bench.log, NOW_MS)
     fetched = bench.log.read(offset, 10_000, end_offset=bench.log.log_end_offset)
-    [first, *_] = read_batches(fetched.records.read())
+    [first, *_] = read_batches(fetched_data(fetched))
     expected = next(batch.header for batch in bench.batches() if batch.header.last_offset >= offset)
     assert first.header == expected
 

@@ -12,6 +12,7 @@ import pytest
 
 from kafka_wire.records.errors import CorruptRecordBatch
 from tests.storage.conftest import NOW_MS, LogBench
+from tests.storage.log_content import fetched_data
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.time_index import TimestampOffset
 
@@ -47,8 +48,7 @@ def indexed(log: LogBench) -> list[int]:
 def read(log: LogBench, offset: int) -> int:
     """The base offset of the batch that a read from ``offset`` begins with."""
     fetched = log.log.read(offset, 1, end_offset=log.log.log_end_offset)
-    assert not isinstance(fetched.records, bytes)
-    return int.from_bytes(fetched.records.read()[:8], "big")
+    return int.from_bytes(fetched_data(fetched)[:8], "big")
 
 
 @pytest.mark.parametrize("at_an_index_entry", [True, False])

@@ -14,11 +14,11 @@ import attrs
 import pytest
 
 from kafka_wire.limits import MAX_OFFSET
-from kafka_wire.records.batch import TimestampType, build_batch, read_batches
+from kafka_wire.records.batch import RecordBatch, TimestampType, build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import compact
 from tests.storage.followed_log import truncate
-from tests.storage.log_content import fetched_data
+from tests.storage.log_content import fetched_data, found_batches
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk, RealFileRegion
 from trio_broker.storage import producer_snapshot
@@ -331,13 +331,34 @@ def test_every_offset_is_found_in_every_segment_with_and_without_hints(make_log:
     for _ in range(2):
         for offset in range(bench.log.log_end_offset):
             first = bench.log.read(offset, 500, end_offset=bench.log.log_end_offset).records
-            assert isinstance(first, RealFileRegion)
-            assert len(first) <= 500
+            assert 0 < len(first) <= 500
         for segment in bench.log.segments:
             segment.position_cache = {}
     assert bench.offsets() == list(range(bench.log.log_end_offset))
     opened = [segment for segment in bench.log.segments if segment.file.is_open]
     assert len(opened) <= 3
+
+
+@pytest.mark.parametrize("minimum_one", [True, False])
+def test_a_small_read_ends_behind_the_last_batch_that_fits(bench: LogBench, minimum_one: bool):
+    for index in range(12):
+        bench.append(1 + index % 3)
+    batches = found_batches(bench.log)
+    for index, first in enumerate(batches):
+        for max_bytes in range(1, 800, 13):
+            kept: list[RecordBatch] = []
+            left = max_bytes
+            for batch in batches[index:]:
+                if left < batch.header.size_bytes and (kept or not minimum_one):
+                    break
+                kept.append(batch)
+                left -= batch.header.size_bytes
+            for offset in range(first.header.base_offset, first.header.next_offset):
+                found = bench.log.read(
+                    offset, max_bytes, end_offset=bench.log.log_end_offset, minimum_one=minimum_one, nowait=True
+                )
+                assert fetched_data(found) == b"".join(bytes(batch.buffer) for batch in kept)
+                assert found.next_offset == (kept[-1].header.next_offset if kept else offset)
 
 
 def test_a_read_looks_at_a_few_kilobytes_only(bench: LogBench, monkeypatch: pytest.MonkeyPatch):

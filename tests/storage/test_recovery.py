@@ -13,6 +13,7 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import NewRecord
 from tests.storage.conftest import make_batch
+from tests.storage.log_content import fetched_data
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk
@@ -175,7 +176,7 @@ def test_no_offset_of_a_damaged_header_comes_into_an_index_after_a_clean_stop(
 def first_offset(bench: Any, offset: int) -> int:
     """The base offset of the batch that a read from ``offset`` begins with."""
     fetched = bench.log.read(offset, 1, end_offset=bench.log.log_end_offset)
-    return int.from_bytes(fetched.records.read()[:8], "big")
+    return int.from_bytes(fetched_data(fetched)[:8], "big")
 
 
 def test_damage_below_the_recovery_point_stays_and_the_records_around_it_are_served(bench: Any):

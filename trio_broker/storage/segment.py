@@ -23,12 +23,12 @@ from pathlib import PurePath
 import attrs
 
 from kafka_wire.limits import MAX_OFFSET_DELTA
-from kafka_wire.records.batch import LOG_OVERHEAD_BYTES, BatchHeader
+from kafka_wire.records.batch import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, FileRegion
 from trio_broker.storage import file_names
-from trio_broker.storage.batch_scan import BatchSpan
+from trio_broker.storage.batch_scan import SCAN_BYTES, SPAN, SPAN_BYTES, BatchSpan
 from trio_broker.storage.indexed_segment import MAX_CACHED_POSITIONS, IndexedSegment
 from trio_broker.storage.time_index import TimestampOffset
 
@@ -189,11 +189,40 @@ class Segment(IndexedSegment):
             if at is not None:
                 max_bytes = min(max_bytes, at - start)
         if end - start > max_bytes:
+            if max_bytes <= SCAN_BYTES:
+                fetched = self._read_few(offset, start, end, max_bytes, minimum_one, nowait)
+                if fetched is not None:
+                    return fetched
             boundary = self._last_boundary(start, start + max_bytes, end, minimum_one, nowait)
             end, next_offset = boundary.position, boundary.next_offset
         if end <= start:
             return FetchedRecords(offset, b"", offset)
         return FetchedRecords(offset, self.file.region(start, end - start), next_offset, end - start)
+
+    def _read_few(
+        self, offset: int, start: int, end: int, max_bytes: int, minimum_one: bool, nowait: bool
+    ) -> FetchedRecords | None:
+        """Read what lies between ``start`` and ``end`` up to ``max_bytes`` with one look into the file; None where that
+        does not show all of it, or shows damage."""
+        chunk = self.file.read(min(SCAN_BYTES, end - start), start, nowait=nowait)
+        at, next_offset, log_end = 0, self.base_offset, self.next_offset
+        while at + SPAN_BYTES <= len(chunk):
+            base_offset, length, magic, last_delta = SPAN.unpack_from(chunk, at)
+            size = length + LOG_OVERHEAD_BYTES
+            last_offset = base_offset + last_delta
+            if magic != MAGIC or size < BATCH_HEADER_BYTES or not next_offset <= base_offset <= last_offset < log_end:
+                return None
+            if at + size > max_bytes and (at or not minimum_one):
+                self._remember_position(next_offset if at else offset, start + at)
+                return FetchedRecords(offset, bytes(chunk[:at]), next_offset if at else offset, at)
+            at, next_offset = at + size, last_offset + 1
+        return None
+
+    def _remember_position(self, offset: int, position: int) -> None:
+        """Where a read has ended is where the same consumer's next one begins."""
+        if len(self.position_cache) >= MAX_CACHED_POSITIONS:
+            self.position_cache = {}
+        self.position_cache[offset] = position
 
     def _position_of(self, offset: int, size: int, nowait: bool) -> int | None:
         """Return the position of the first batch whose last offset is at least ``offset``; None when there is none."""
@@ -202,7 +231,11 @@ class Segment(IndexedSegment):
         if position is not None and position < size:
             return position
         span = self.find(offset, size, nowait=nowait)
-        return None if span is None else span.position
+        if span is None:
+            return None
+        # Several consumers read the same records, one after the other.
+        self._remember_position(offset, span.position)
+        return span.position
 
     def _last_boundary(self, start: int, limit: int, end: int, minimum_one: bool, nowait: bool) -> ReadBoundary:
         """Return where the last batch ends that ends at or before ``limit``; the first one if it must come.
@@ -221,10 +254,7 @@ class Segment(IndexedSegment):
                     boundary = ReadBoundary(position, span.base_offset if next_offset is None else next_offset)
                     if position == start and minimum_one:
                         boundary = ReadBoundary(span.end, span.last_offset + 1)
-                    # Where this read ends is where the same consumer's next one begins.
-                    if len(self.position_cache) >= MAX_CACHED_POSITIONS:
-                        self.position_cache = {}
-                    self.position_cache[boundary.next_offset] = boundary.position
+                    self._remember_position(boundary.next_offset, boundary.position)
                     return boundary
                 position, next_offset = span.end, span.last_offset + 1
         # Nothing good follows, or nothing good is there.
