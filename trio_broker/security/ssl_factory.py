@@ -52,8 +52,13 @@ Versions = dict[str, tuple[int, int, int]]
 class KeyStore:
     """A private key and the chain of its certificate, in PEM."""
 
-    key: bytes
+    key: bytes = attrs.field(repr=False)
     chain: bytes
+
+    @property
+    def pem(self) -> bytes:
+        """Both, as they stand in one file."""
+        return self.key + self.chain
 
 
 @attrs.define(eq=False)
@@ -141,7 +146,7 @@ def server_context(config: SslConfig, now: datetime) -> ssl.SSLContext:
             raise ValueError(f"ssl.cipher.suites: OpenSSL knows none of {config.ssl_cipher_suites}") from None
     store = key_store(config)
     check_certificate(store, now)
-    with private_file(store.key + store.chain) as path:
+    with private_file(store.pem) as path:
         context.load_cert_chain(path)
     context.verify_mode = CLIENT_AUTH[config.ssl_client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
