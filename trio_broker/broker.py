@@ -47,14 +47,13 @@ from trio_broker.cluster.metadata_faults import MetadataFaults
 from trio_broker.cluster.scram_control import find_credential
 from trio_broker.cluster.shared_metadata import SharedMetadata
 from trio_broker.common.host_port import parse_host_port
+from trio_broker.common.security_protocol import SASL_PROTOCOLS, TLS_PROTOCOLS, SecurityProtocol
 from trio_broker.concurrency.barrier import start_background
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.listeners import (
-    TLS_PROTOCOLS,
     Endpoint,
-    SecurityProtocol,
     advertised_endpoints,
     listener_endpoints,
 )
@@ -75,7 +74,7 @@ from trio_broker.runtime.memory import release_free_memory
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.service_manager import ServiceReport, ServiceState, service_manager
-from trio_broker.security.sasl.authenticators import SASL_PROTOCOLS, SaslAuthenticators
+from trio_broker.security.sasl.authenticators import SaslAuthenticators
 from trio_broker.security.sasl.broker_login import (
     broker_credentials,
     is_login_between_brokers,

@@ -35,7 +35,7 @@ from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ConnectFailed, ConnectionLost, NotKafka, Refused, TimedOut, VersionNotServed
 from trio_broker.client.receive_buffer import ReceiveBuffer
-from trio_broker.client.security import Plaintext
+from trio_broker.client.security import ClientSecurity
 
 SETTINGS = ConnectionSettings((), CLIENT_ID)
 UNSUPPORTED_VERSION = 35
@@ -251,7 +251,7 @@ def test_an_answer_may_be_as_large_as_the_one_who_asks_says(enough: bool):
 
 
 def test_requests_go_over_the_socket_that_the_security_makes():
-    class Secured(Plaintext):
+    class Secured(ClientSecurity):
         def secured(self, sock: socket.socket, host: str) -> socket.socket:
             assert host == HOST
             return socket.socket(fileno=sock.detach())

@@ -11,8 +11,9 @@ from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from tests.fakes.metadata_logs import leading_log
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.common.security_protocol import SecurityProtocol
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.listeners import Endpoint, SecurityProtocol
+from trio_broker.config.listeners import Endpoint
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 

@@ -42,10 +42,11 @@ from trio_broker.cluster.metadata_image import (
 from trio_broker.cluster.partition_change_builder import RECOVERING
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
 from trio_broker.cluster.topic_changes import ClusterChanges
+from trio_broker.common.security_protocol import SecurityProtocol
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.listeners import Endpoint, SecurityProtocol
+from trio_broker.config.listeners import Endpoint
 
 BROKERS = (1, 2, 3, 4)
 

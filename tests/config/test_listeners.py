@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from trio_broker.common.security_protocol import SecurityProtocol
 from trio_broker.config.broker_config import BrokerConfig, load_broker_config
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.listeners import (
     Endpoint,
-    SecurityProtocol,
     advertised_endpoints,
     inter_broker_listener,
     listener_endpoints,

@@ -27,7 +27,8 @@ from trio_broker.cluster.features import own_features
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.cluster.remote_controller import RemoteController
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
-from trio_broker.config.listeners import Endpoint, SecurityProtocol
+from trio_broker.common.security_protocol import SecurityProtocol
+from trio_broker.config.listeners import Endpoint
 
 SESSION_SECONDS = 9.0
 

@@ -14,8 +14,9 @@ from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader, read_request_header, read_response_header, request_header
 from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.handlers.handler_client import CONNECTION, joined
+from trio_broker.common.security_protocol import SecurityProtocol
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.listeners import Endpoint, SecurityProtocol
+from trio_broker.config.listeners import Endpoint
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.services import BrokerServices

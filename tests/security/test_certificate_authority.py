@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trio_broker.security.certificate_authority import CertificateAuthority, write_private_file
-from trio_broker.security.ssl_factory import KeyStore
+from trio_broker.security.key_store import KeyStore
 
 NOW = datetime.now(UTC)
 

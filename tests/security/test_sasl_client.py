@@ -18,7 +18,7 @@ from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ClientError
-from trio_broker.client.security import parse_login
+from trio_broker.client.security import ClientSecurity, parse_security
 from trio_broker.testing.broker_thread import BrokerThread
 from trio_broker.testing.cluster_thread import ClusterThread
 
@@ -43,7 +43,9 @@ def servers() -> Iterator[str]:
 
 def opened(servers: str, sasl: SaslCredentials | None) -> BrokerConnection:
     addresses = parse_addresses(servers)
-    return BrokerConnection.open(addresses[0], ConnectionSettings(addresses, "test", sasl=sasl), Deadline(10))
+    return BrokerConnection.open(
+        addresses[0], ConnectionSettings(addresses, "test", ClientSecurity(sasl=sasl)), Deadline(10)
+    )
 
 
 def test_a_client_logs_in_and_asks(servers):
@@ -79,7 +81,6 @@ def test_the_command_line_logs_in_by_a_client_s_properties(servers, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"security.protocol": "SASL_SSL"}, "SASL_SSL is not served yet"),
         ({"security.protocol": "SASL_PLAINTEXT"}, "sasl.mechanism: GSSAPI is none of"),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config: it must be"),
         (
@@ -94,9 +95,9 @@ def test_the_command_line_logs_in_by_a_client_s_properties(servers, tmp_path):
 )
 def test_properties_nobody_can_log_in_by_are_refused_without_their_secrets(settings, reason):
     with pytest.raises(ValueError, match=reason) as refused:
-        parse_login(settings)
+        parse_security(settings)
     assert "hunter2" not in str(refused.value)
-    assert parse_login({}) is None
+    assert parse_security({}) == ClientSecurity()
 
 
 def test_brokers_of_a_cluster_log_in_at_each_other(tmp_path: Path):

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import click
 
-from kafka_wire.sasl.mechanisms import SaslCredentials
 from trio_broker.cli.failure import fail
 from trio_broker.cli.output import let_everything_be_printed
 from trio_broker.client.address import Address, parse_addresses
@@ -16,7 +15,7 @@ from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ClientError
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.security import parse_login
+from trio_broker.client.security import ClientSecurity, parse_security
 from trio_broker.common.properties import parse_properties
 
 DEFAULT_BOOTSTRAP_SERVER: Final = "127.0.0.1:9092"
@@ -46,14 +45,14 @@ def addresses(text: str) -> tuple[Address, ...]:
         raise click.BadParameter(str(error)) from None
 
 
-def login_of(name: str, text: str) -> SaslCredentials | None:
-    """Return whom the client's properties in the file ``name`` log in as; None without a login.
+def security_of(name: str, text: str) -> ClientSecurity:
+    """Return what the client's properties in the file ``name`` say about security.
 
     Raises:
         click.BadParameter: they are malformed, or ask for what this client does not have.
     """
     try:
-        return parse_login({each.key: each.value for each in parse_properties(text, name)})
+        return parse_security({each.key: each.value for each in parse_properties(text, name)})
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -85,11 +84,13 @@ def _with_client(command: Callable[..., None], timeout_help: str) -> Callable[..
     )
     @click.option(
         "--command-config",
-        "login",
+        "security",
         type=click.File(encoding="utf-8"),
-        callback=lambda context, parameter, file: None if file is None else login_of(file.name, file.read()),
+        callback=lambda context, parameter, file: (
+            ClientSecurity() if file is None else security_of(file.name, file.read())
+        ),
         metavar="PATH",
-        help="A client's properties in Kafka's format: security.protocol, sasl.mechanism, sasl.jaas.config.",
+        help="A client's properties in Kafka's format: security.protocol, ssl.*, sasl.mechanism, sasl.jaas.config.",
     )
     @click.option(
         "--command-timeout",
@@ -103,12 +104,12 @@ def _with_client(command: Callable[..., None], timeout_help: str) -> Callable[..
     def run(
         *arguments: Any,
         bootstrap_server: tuple[Address, ...],
-        login: SaslCredentials | None,
+        security: ClientSecurity,
         command_timeout: float,
         **options: Any,
     ) -> None:
         let_everything_be_printed()
-        settings = ConnectionSettings(bootstrap_server, CLIENT_ID, sasl=login)
+        settings = ConnectionSettings(bootstrap_server, CLIENT_ID, security)
         with KafkaClient(settings, Deadline(command_timeout)) as client:
             try:
                 command(client, *arguments, **options)

@@ -95,7 +95,7 @@ def produce_command(
     timeout_ms = int(client.deadline.timeout_seconds * 1000)
     settings = ProducerSettings(
         bootstrap_servers=client.settings.bootstrap,
-        sasl=client.settings.sasl,
+        security=client.settings.security,
         client_id=CLIENT_ID,
         codec=Codec[compression.upper()],
         request_timeout_ms=min(DEFAULT_REQUEST_TIMEOUT_MS, timeout_ms),

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import attrs
 
-from trio_broker.client.security import parse_security
 from trio_broker.common.host_port import DEFAULT_PORT, host_port
+from trio_broker.common.security_protocol import SecurityProtocol
 
 
 @attrs.frozen
@@ -26,7 +26,7 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     """Read ``host:port,host:port…``.
 
     Raises:
-        ValueError: there is no entry, or one is not an address or names a protocol that this client does not have.
+        ValueError: there is no entry, or one is not an address, or names a protocol other than PLAINTEXT.
     """
     addresses = tuple(_parse_address(entry.strip()) for entry in text.split(",") if entry.strip())
     if not addresses:
@@ -38,11 +38,16 @@ def _parse_address(entry: str) -> Address:
     protocol, separator, rest = entry.rpartition("://")
     if separator:
         # A broker prints its listeners with their protocol.
-        parse_security(protocol)
+        _check_protocol(protocol)
     host, port = _split(rest)
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ValueError(f"{entry!r} is not an address; one is written host:port")
     return Address(host, int(port))
+
+
+def _check_protocol(protocol: str) -> None:
+    if protocol.upper() != SecurityProtocol.PLAINTEXT.name:
+        raise ValueError(f"{protocol}:// is not part of an address here; security.protocol is the setting for it")
 
 
 def _split(text: str) -> tuple[str, str]:

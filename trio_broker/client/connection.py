@@ -15,6 +15,7 @@ import contextlib
 import math
 import os
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -40,10 +41,13 @@ from trio_broker.client.errors import (
     NotKafka,
     Refused,
     TimedOut,
+    TlsFailed,
     VersionNotServed,
 )
 from trio_broker.client.receive_buffer import ReceiveBuffer
+from trio_broker.client.security import ClientSecurity
 from trio_broker.runtime.timeouts import CONNECT_SECONDS
+from trio_broker.security.tls_failure import failure_of_server, is_failure
 
 T = TypeVar("T")
 ResponseT = TypeVar("ResponseT")
@@ -85,10 +89,11 @@ class BrokerConnection:
 
         Raises:
             ConnectFailed: there is no such host, the connection is refused, or ApiVersions was not answered.
+            TlsFailed: the broker's certificate is refused, or it refuses this client's.
             NotKafka, Refused: ApiVersions was not answered as Kafka answers it, or the login was refused.
         """
         deadline = deadline.within(CONNECT_SECONDS)
-        connection = cls(address, _connect(address, settings, deadline), settings.client_id, settings.sasl)
+        connection = cls(address, _connect(address, settings, deadline), settings.client_id, settings.security.sasl)
         try:
             connection._open(connection._protocol.begin(), deadline)
             connection.features = _features(connection._protocol.api_versions)
@@ -230,18 +235,29 @@ class BrokerConnection:
             raise TimedOut(f"{self.address} did not answer {api_name(api_key)} {waited}") from None
         except OSError as error:
             self.close()
+            if is_failure(error):
+                raise TlsFailed(f"no TLS with {self.address}: {failure_of_server(error)}") from None
             raise ConnectionLost(
-                f"the connection to {self.address} ended while it was asked for {api_name(api_key)}: {_reason(error)}"
+                f"the connection to {self.address} ended while it was asked for {api_name(api_key)}:"
+                f" {_reason(error)}{self._hint}"
             ) from None
         except WireError as error:
             self.close()
             raise self._not_kafka(api_key, error) from None
 
     def _not_kafka(self, api_key: int, why: object) -> NotKafka:
-        hint = "" if self.served else " (no Kafka broker, or a listener that wants TLS)"
         return NotKafka(
-            f"{self.address} answered {api_name(api_key)} with something else than Kafka's bytes{hint}: {why}"
+            f"{self.address} answered {api_name(api_key)} with something else than Kafka's bytes{self._hint}: {why}"
         )
+
+    @property
+    def _hint(self) -> str:
+        """What is often the cause where a server does not answer the first request as Kafka."""
+        if self.served:
+            return ""
+        if isinstance(self._socket, ssl.SSLSocket):
+            return " (no Kafka broker)"
+        return " (no Kafka broker, or a listener that wants TLS: security.protocol=SSL or SASL_SSL)"
 
     # --- Bytes ---
 
@@ -276,12 +292,31 @@ def _connect(address: Address, settings: ConnectionSettings, deadline: Deadline)
         # Not set by default: with any explicit value the system stops adapting the buffer to the traffic.
         if settings.receive_buffer_bytes != SYSTEMS_CHOICE:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
-        return settings.security.secured(sock, address.host)
+        sock.settimeout(_socket_seconds(deadline.remaining_seconds))
     except TimeoutError:
         raise ConnectFailed(f"cannot connect to {address}: no answer within {seconds:.3g} s") from None
     # UnicodeError: a host that is no domain name. OverflowError: a port above 65535, as a broken broker may announce.
     except (OSError, UnicodeError, OverflowError) as error:
         raise ConnectFailed(f"cannot connect to {address}: {_reason(error)}") from None
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(sock.close)
+        secured = _secured(sock, address, settings.security)
+        cleanup.pop_all()
+        return secured
+
+
+def _secured(sock: socket.socket, address: Address, security: ClientSecurity) -> socket.socket:
+    try:
+        return security.secured(sock, address.host)
+    except TimeoutError:
+        raise ConnectFailed(f"cannot connect to {address}: the TLS handshake was not answered") from None
+    except OSError as error:
+        if is_failure(error):
+            raise TlsFailed(f"no TLS with {address}: {failure_of_server(error)}") from None
+        why = f"{_reason(error)} in the TLS handshake (a listener without TLS?)"
+        raise ConnectFailed(f"cannot connect to {address}: {why}") from None
+    except ValueError as error:
+        raise TlsFailed(f"no TLS with {address}: {error}") from None
 
 
 def _encoded(request: Request[Any], encode: Callable[[], T]) -> T:
@@ -309,6 +344,8 @@ def _socket_seconds(remaining: float) -> float:
 
 def _reason(error: Exception) -> str:
     """Return the system's text for an error, without the error number."""
+    if isinstance(error, ssl.SSLError):
+        return failure_of_server(error)
     return getattr(error, "strerror", None) or str(error)
 
 

@@ -6,9 +6,8 @@ from typing import Final
 
 import attrs
 
-from kafka_wire.sasl.mechanisms import SaslCredentials
 from trio_broker.client.address import Address
-from trio_broker.client.security import Plaintext
+from trio_broker.client.security import ClientSecurity
 
 SYSTEMS_CHOICE: Final = -1
 """The size of the socket's receive buffer that leaves it to the system, which then adapts it; Kafka's meaning of -1."""
@@ -18,12 +17,10 @@ SYSTEMS_CHOICE: Final = -1
 class ConnectionSettings:
     """``bootstrap`` are the addresses that the user gave; ``client_id`` is in every request.
 
-    ``sasl`` is whom to log in as, None where there is no login. ``receive_buffer_bytes`` is the size of each socket's
-    buffer.
+    ``receive_buffer_bytes`` is the size of each socket's buffer.
     """
 
     bootstrap: tuple[Address, ...]
     client_id: str
-    security: Plaintext = attrs.field(factory=Plaintext)
+    security: ClientSecurity = attrs.field(factory=ClientSecurity)
     receive_buffer_bytes: int = SYSTEMS_CHOICE
-    sasl: SaslCredentials | None = None

@@ -46,6 +46,11 @@ class ConnectFailed(ClientError):
     """No connection could be made, so nothing was sent."""
 
 
+class TlsFailed(ClientError):
+    """The two sides do not come to terms about TLS, and another attempt would not help; nothing was sent under it, or
+    it ended with broken bytes."""
+
+
 class BrokerUnreachable(ConnectFailed):
     """The cluster named a broker to which no connection could be made; another one may have its place soon."""
 

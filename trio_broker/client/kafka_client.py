@@ -41,6 +41,7 @@ from trio_broker.client.errors import (
     ConnectionLost,
     Refused,
     TimedOut,
+    TlsFailed,
     check,
     only,
 )
@@ -235,15 +236,16 @@ class KafkaClient:
         """Connect to an address that the cluster returned.
 
         Raises:
-            BrokerUnreachable: the text says where the address is from: a wrong ``advertised.listeners`` is a common
-                cause.
+            BrokerUnreachable, TlsFailed: the text says where the address is from: a wrong ``advertised.listeners`` is a
+                common cause.
         """
         try:
             return self._connected(node.address)
-        except ConnectFailed as error:
+        except (ConnectFailed, TlsFailed) as error:
             is_given = node.address in self.settings.bootstrap
             origin = "" if is_given else ", the address that the cluster gives for it"
-            raise BrokerUnreachable(f"broker {node.node_id}: {error}{origin}") from None
+            kind = TlsFailed if isinstance(error, TlsFailed) else BrokerUnreachable
+            raise kind(f"broker {node.node_id}: {error}{origin}") from None
 
     # --- Another attempt ---
 

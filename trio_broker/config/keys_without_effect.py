@@ -223,7 +223,6 @@ _BROKER_NAMES: Names = {
     (ConfigType.STRING, UpdateMode.PER_BROKER): """
         sasl.kerberos.kinit.cmd
         sasl.kerberos.service.name
-        ssl.endpoint.identification.algorithm
         ssl.keymanager.algorithm
         ssl.protocol
         ssl.provider

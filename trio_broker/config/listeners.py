@@ -12,12 +12,12 @@ Source: Kafka's EndPoint, SocketServerConfigs.listenerListToEndPoints and KafkaC
 
 from __future__ import annotations
 
-import enum
 import re
 
 import attrs
 
 from trio_broker.common.host_port import host_port, parse_host_port
+from trio_broker.common.security_protocol import SecurityProtocol
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.socket_server_config import SocketServerConfig
 
@@ -25,18 +25,6 @@ _LISTENER_NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 UNROUTABLE_HOSTS = frozenset({"0.0.0.0", "::"})
 """Hosts that mean every interface. A server can listen on them, but a client cannot connect to them."""
-
-
-class SecurityProtocol(enum.IntEnum):
-    """The security protocol of a listener, numbered as in Kafka's SecurityProtocol and RegisterBrokerRecord."""
-
-    PLAINTEXT = 0
-    SSL = 1
-    SASL_PLAINTEXT = 2
-    SASL_SSL = 3
-
-
-TLS_PROTOCOLS = frozenset({SecurityProtocol.SSL, SecurityProtocol.SASL_SSL})
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""The keys of TLS, of the broker or, with a prefix, of one listener.
+"""The keys of TLS, of the broker or, with a prefix, of one listener; most of them are keys of clients as well.
 
 Source: Kafka's SslConfigs and BrokerSecurityConfigs.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import attrs
 
-from trio_broker.config.config_key import ConfigType, UpdateMode, key
+from trio_broker.config.config_key import ConfigType, UpdateMode, Validator, key
 from trio_broker.config.validators import one_of
 
 PER_BROKER = UpdateMode.PER_BROKER
@@ -17,10 +17,12 @@ STRING = ConfigType.STRING
 PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 """What is served; TLS 1.1 and older are broken."""
 
+IDENTIFICATION: Validator[str] = Validator("https, or empty", lambda value: value in ("https", ""))
+
 
 @attrs.frozen(kw_only=True)
 class SslConfig:
-    """What one listener with TLS shows, trusts and asks for."""
+    """What one listener with TLS, or a client, shows, trusts and asks for."""
 
     ssl_keystore_type: str = key(
         "PEM",
@@ -51,7 +53,7 @@ class SslConfig:
         validator=one_of("PEM", "PKCS12"), update_mode=PER_BROKER,
     )  # fmt: skip
     ssl_truststore_location: str | None = key(
-        None, "The file with the certificates by which clients are trusted.", type=STRING, update_mode=PER_BROKER
+        None, "The file with the certificates by which the other side is trusted.", type=STRING, update_mode=PER_BROKER
     )
     ssl_truststore_password: str | None = key(
         None, "The password of a PKCS12 truststore.", type=PASSWORD, sensitive=True, update_mode=PER_BROKER
@@ -71,6 +73,11 @@ class SslConfig:
     ssl_cipher_suites: tuple[str, ...] = key(
         (), "The ciphers of TLS 1.2 by OpenSSL's names; none given are OpenSSL's own choice.", update_mode=PER_BROKER
     )
+    ssl_endpoint_identification_algorithm: str = key(
+        "https",
+        "Whether this broker, where it connects to others, checks their names: https, or empty for not at all.",
+        parser=str.lower, validator=IDENTIFICATION, update_mode=PER_BROKER,
+    )  # fmt: skip
     ssl_principal_mapping_rules: str = key(
         "DEFAULT",
         "How a client's distinguished name becomes its user: RULE:pattern/replacement/[LU], DEFAULT.",

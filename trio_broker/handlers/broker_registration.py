@@ -12,7 +12,8 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.features import FeatureLevels
-from trio_broker.config.listeners import Endpoint, SecurityProtocol
+from trio_broker.common.security_protocol import SecurityProtocol
+from trio_broker.config.listeners import Endpoint
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.rights import CLUSTER_ACTION, for_cluster

@@ -29,6 +29,7 @@ from trio_broker.network.errors import CloseCause, CloseConnection, NotTls
 from trio_broker.runtime.disk import FileRegion
 from trio_broker.security.kafka_principal import KafkaPrincipal
 from trio_broker.security.ssl_principal_mapper import NoMatchingRule
+from trio_broker.security.tls_failure import failure_of_client
 
 LOOP_BYTES: Final = 64 * 1024
 """At most this much is sealed on the event loop, some 25 µs of it; a hop to a thread costs twice that."""
@@ -136,7 +137,9 @@ class TlsChannel:
         except ssl.SSLError as error:
             with suppress(OSError):
                 self._flush()
-            raise CloseConnection(f"its TLS handshake failed: {failure_text(error)}", CloseCause.HANDSHAKE) from None
+            raise CloseConnection(
+                f"its TLS handshake failed: {failure_of_client(error)}", CloseCause.HANDSHAKE
+            ) from None
         return True
 
     # --- receiving ---
@@ -178,7 +181,7 @@ class TlsChannel:
                 self.has_pending = True
                 break
             except ssl.SSLError as error:
-                raise CloseConnection(f"its TLS records are broken: {failure_text(error)}") from None
+                raise CloseConnection(f"its TLS records are broken: {failure_of_client(error)}") from None
             if count and not self.has_pending and self._is_drained:
                 break
         else:
@@ -308,23 +311,3 @@ def is_half_closed(sock: socket.socket) -> bool:
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP)
     return bool(poll.poll(0))
-
-
-REASONS: Final = {
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, and ssl.client.auth is required here",
-    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust this broker's certificate (unknown CA)",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept this broker's certificate (its CA, its names or its dates)",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not accept this broker's certificate (its CA, its names or its dates)",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it says that this broker's certificate has expired",
-    "UNSUPPORTED_PROTOCOL": "it offers no version of TLS that is enabled here (ssl.enabled.protocols)",
-    "NO_SHARED_CIPHER": "it offers no cipher that is enabled here (ssl.cipher.suites)",
-}
-"""By OpenSSL's name of the error, in the words of who has to mend it."""
-
-
-def failure_text(error: ssl.SSLError) -> str:
-    """Why TLS failed, in one line."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is refused: {error.verify_message}"
-    reason = error.reason or error.strerror or str(error)
-    return REASONS.get(reason, reason.replace("_", " ").lower())

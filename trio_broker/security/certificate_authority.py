@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from trio_broker.security.ssl_factory import KeyStore, check_certificate
+from trio_broker.security.key_store import KeyStore, check_certificate
 
 AUTHORITY_DAYS: Final = 3650
 """How long an authority is valid: as long as nobody wants to hand out another one to all clients."""

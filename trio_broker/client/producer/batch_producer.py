@@ -61,6 +61,7 @@ from trio_broker.client.errors import (
     ConnectFailed,
     RecordTooLarge,
     Refused,
+    TlsFailed,
     VersionNotServed,
     WriteFailed,
     error_name,
@@ -387,7 +388,7 @@ class BatchProducer:
     def _ask_leader(self, leader: int, sendings: list[_InFlightBatch]) -> dict[TopicPartition, _Outcome]:
         try:
             answers = self._produce(leader, [sending.batch for sending in sendings])
-        except VersionNotServed as error:
+        except (TlsFailed, VersionNotServed) as error:
             raise WriteFailed(str(error)) from None
         except ClientError as error:
             # Only a failed connection proves that nothing was sent; after any other error the broker may have the

@@ -12,9 +12,9 @@ import attrs
 
 from kafka_wire.messages.produce import ACKS_ALL
 from kafka_wire.records.compression import Codec
-from kafka_wire.sasl.mechanisms import SaslCredentials
 from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import ConnectionSettings
+from trio_broker.client.security import ClientSecurity
 
 DEFAULT_BATCH_BYTES: Final = 256 * 1024
 """Bytes of one batch before compression. Sixteen times Kafka's default: no user of this producer waits for a single
@@ -68,14 +68,14 @@ class ProducerSettings:
     ignore_keys: bool = False
     acks: int = ACKS_ALL
     allow_auto_topic_creation: bool = True
-    sasl: SaslCredentials | None = None
+    security: ClientSecurity = attrs.field(factory=ClientSecurity)
     option_prefix: str = ""
     own_options: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
     def connection(self) -> ConnectionSettings:
         """How the cluster is reached."""
-        return ConnectionSettings(self.bootstrap_servers, self.client_id, sasl=self.sasl)
+        return ConnectionSettings(self.bootstrap_servers, self.client_id, self.security)
 
     def option_name(self, key: str) -> str:
         """Return for an error how the user sets Kafka's ``key``: behind the prefix, or by the program's own option."""

@@ -12,10 +12,11 @@ from typing import Final
 import attrs
 
 from kafka_wire.sasl.scram import ScramCredential, ScramMechanism, nonce_of
+from trio_broker.common.security_protocol import SASL_PROTOCOLS
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.listener_keys import LISTENER_PREFIX
-from trio_broker.config.listeners import Endpoint, SecurityProtocol
+from trio_broker.config.listeners import Endpoint
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.randomness import Random
 from trio_broker.security.sasl import plain
@@ -27,8 +28,6 @@ from trio_broker.security.sasl.server_authenticator import NewSaslServer, SaslLi
 
 OFFERED: Final = (plain.NAME, *(mechanism.value for mechanism in ScramMechanism))
 """The mechanisms that a listener may have."""
-
-SASL_PROTOCOLS: Final = frozenset({SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL})
 
 
 def nobodys(user: str, mechanism: ScramMechanism) -> ScramCredential | None:

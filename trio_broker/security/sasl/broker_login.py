@@ -6,11 +6,16 @@ Source: Kafka's ``sasl.mechanism.inter.broker.protocol`` and JaasContext.
 from __future__ import annotations
 
 from kafka_wire.sasl.mechanisms import SaslClient, SaslCredentials
+from trio_broker.common.security_protocol import SASL_PROTOCOLS, TLS_PROTOCOLS
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.listeners import TLS_PROTOCOLS, Endpoint, inter_broker_listener, listener_endpoints
+from trio_broker.config.listeners import (
+    Endpoint,
+    inter_broker_listener,
+    listener_endpoints,
+)
 from trio_broker.runtime.randomness import Random
-from trio_broker.security.sasl.authenticators import OFFERED, SASL_PROTOCOLS, login_module, login_module_key
+from trio_broker.security.sasl.authenticators import OFFERED, login_module, login_module_key
 
 
 def is_login_between_brokers(config: BrokerConfig) -> bool:
