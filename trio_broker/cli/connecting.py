@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 
@@ -15,7 +15,7 @@ from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ClientError
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.security import ClientSecurity, parse_security
+from trio_broker.client.security import ClientSecurity, SecurityKeyError, parse_security
 from trio_broker.common.properties import parse_properties
 
 DEFAULT_BOOTSTRAP_SERVER: Final = "127.0.0.1:9092"
@@ -32,6 +32,12 @@ MAX_TIMEOUT_SECONDS: Final = 86_400.0
 
 CLIENT_ID: Final = "trio-broker-cli"
 
+PROPERTIES_FILE: Final = click.File(encoding="utf-8")
+
+PROPERTIES_HELP: Final = (
+    "A client's properties in Kafka's format: security.protocol, ssl.*, sasl.mechanism, sasl.jaas.config."
+)
+
 
 def addresses(text: str) -> tuple[Address, ...]:
     """Read ``host:port,host:port…``.
@@ -45,15 +51,27 @@ def addresses(text: str) -> tuple[Address, ...]:
         raise click.BadParameter(str(error)) from None
 
 
-def security_of(name: str, text: str) -> ClientSecurity:
-    """Return what the client's properties in the file ``name`` say about security.
+def client_properties(context: click.Context, parameter: click.Parameter, file: TextIO | None) -> dict[str, str]:
+    """Return the properties in a file of a client; there are none without a file.
+
+    Raises:
+        click.BadParameter: the file is malformed.
+    """
+    try:
+        return {} if file is None else {each.key: each.value for each in parse_properties(file.read(), file.name)}
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def client_security(context: click.Context, parameter: click.Parameter, file: TextIO | None) -> ClientSecurity:
+    """Return what the properties in a file of a client say about security.
 
     Raises:
         click.BadParameter: they are malformed, or ask for what this client does not have.
     """
     try:
-        return parse_security({each.key: each.value for each in parse_properties(text, name)})
-    except ValueError as error:
+        return parse_security(client_properties(context, parameter, file))
+    except SecurityKeyError as error:
         raise click.BadParameter(str(error)) from None
 
 
@@ -85,12 +103,10 @@ def _with_client(command: Callable[..., None], timeout_help: str) -> Callable[..
     @click.option(
         "--command-config",
         "security",
-        type=click.File(encoding="utf-8"),
-        callback=lambda context, parameter, file: (
-            ClientSecurity() if file is None else security_of(file.name, file.read())
-        ),
+        type=PROPERTIES_FILE,
+        callback=client_security,
         metavar="PATH",
-        help="A client's properties in Kafka's format: security.protocol, ssl.*, sasl.mechanism, sasl.jaas.config.",
+        help=PROPERTIES_HELP,
     )
     @click.option(
         "--command-timeout",

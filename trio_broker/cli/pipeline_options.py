@@ -20,7 +20,14 @@ import attrs
 import click
 
 from trio_broker.cli.assignments import key_value
-from trio_broker.cli.connecting import DEFAULT_BOOTSTRAP_SERVER, addresses, json_option
+from trio_broker.cli.connecting import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    PROPERTIES_FILE,
+    PROPERTIES_HELP,
+    addresses,
+    client_properties,
+    json_option,
+)
 from trio_broker.cli.failure import fail, print_error
 from trio_broker.cli.interrupts import ending_after_ctrl_c
 from trio_broker.cli.output import let_everything_be_printed, note, print_json, print_table
@@ -135,6 +142,13 @@ class SourceOptions:
         metavar="HOST:PORT[,HOST:PORT…]",
         help=f"A broker that knows the others.  [default: {DEFAULT_BOOTSTRAP_SERVER}, unless --path is given]",
     )
+    properties: Mapping[str, str] = option(
+        "--command-config",
+        type=PROPERTIES_FILE,
+        callback=client_properties,
+        metavar="PATH",
+        help=PROPERTIES_HELP,
+    )
     topics: tuple[str, ...] = option("--topic", multiple=True, metavar="TOPIC", help="A topic to read; repeatable.")
     topic_pattern: str | None = option(
         "--topic-pattern", metavar="REGEX", help="All topics whose names contain a match; ^…$ matches whole names."
@@ -159,6 +173,7 @@ class SourceOptions:
     def of_data_source(self) -> dict[str, str]:
         """Return the options of the data source; one that ``--option`` sets replaces that of the flag."""
         from trio_broker.spark.options.option import with_defaults
+        from trio_broker.spark.options.security_options import as_options
 
         is_local = self.bootstrap_servers is None and self.path is None
         given = {
@@ -172,7 +187,7 @@ class SourceOptions:
             "path": self.path,
         }
         flags = {name: str(value) for name, value in given.items() if value is not None}
-        return with_defaults(dict(self.further), flags)
+        return with_defaults(dict(self.further), flags | as_options(self.properties))
 
 
 RANGE_COLUMNS: Final = {

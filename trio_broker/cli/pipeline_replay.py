@@ -37,7 +37,7 @@ def replay_command(
 
     given = source_options.of_data_source()
     options = read_options(given, Mode.BATCH)
-    settings = ReplaySettings(**target.settings(options.kafka.bootstrap_servers))
+    settings = ReplaySettings(**target.settings(options.kafka.connection))
     with JobSource.of(options) as source:
         if dry_run:
             show_plan(plan_replay(source, settings), settings.limit, as_json=as_json)

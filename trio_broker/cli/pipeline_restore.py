@@ -14,7 +14,9 @@ from trio_broker.cli.connecting import DEFAULT_BOOTSTRAP_SERVER, addresses
 from trio_broker.cli.output import print_json, print_table
 from trio_broker.cli.pipeline_options import SparkStart, dry_run_option, option, pipeline_command
 from trio_broker.cli.pipeline_topics import TopicOptions
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.common.amounts import duration_text
+from trio_broker.spark.options.kafka_options import DEFAULT_CLIENT_ID
 from trio_broker.spark.pipelines.rounds.target_topics import NewTopics
 
 if TYPE_CHECKING:
@@ -81,7 +83,8 @@ def restore_command(
     from trio_broker.spark.pipelines.restore.job import RestoreSettings, plan_restore, restore
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
-    settings = RestoreSettings(**target.settings(addresses(DEFAULT_BOOTSTRAP_SERVER)), new=new.new_topics())
+    here = ConnectionSettings(addresses(DEFAULT_BOOTSTRAP_SERVER), DEFAULT_CLIENT_ID)
+    settings = RestoreSettings(**target.settings(here), new=new.new_topics())
     if dry_run:
         show_plan(plan_restore(paths, settings), settings.limit, as_json=as_json)
         return

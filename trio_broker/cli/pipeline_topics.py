@@ -9,10 +9,11 @@ import attrs
 import click
 
 from kafka_wire.records.compression import Codec
-from trio_broker.cli.connecting import addresses
+from trio_broker.cli.connecting import PROPERTIES_FILE, addresses, client_security
 from trio_broker.cli.pipeline_options import option
-from trio_broker.client.address import Address
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.client.security import ClientSecurity
 from trio_broker.spark.options.kafka_options import DEFAULT_CLIENT_ID
 from trio_broker.spark.pipelines.rounds.target_topics import Partitions
 from trio_broker.spark.pipelines.rounds.token_bucket import RateLimit
@@ -32,6 +33,13 @@ class TopicOptions:
         "--to-bootstrap-server",
         metavar="HOST:PORT[,HOST:PORT…]",
         help="The cluster to write to.  [default: the cluster that is read]",
+    )
+    to_security: ClientSecurity | None = option(
+        "--to-command-config",
+        type=PROPERTIES_FILE,
+        callback=lambda context, parameter, file: None if file is None else client_security(context, parameter, file),
+        metavar="PATH",
+        help="A client's properties for the cluster to write to.  [default: those of reading, for the same cluster]",
     )
     checkpoint: Path = option(
         "--checkpoint",
@@ -75,21 +83,24 @@ class TopicOptions:
         """How fast records may be written."""
         return RateLimit(self.max_records_per_second, self.max_bytes_per_second)
 
-    def settings(self, default: tuple[Address, ...]) -> dict[str, Any]:
+    def settings(self, default: ConnectionSettings) -> dict[str, Any]:
         """Return the common fields of ``ReplaySettings`` and ``RestoreSettings``.
 
-        Records are written to the cluster of ``default`` unless another is named.
+        Records are written to the cluster of ``default`` unless another is named, which gets no passwords of it.
 
         Raises:
             click.UsageError: no cluster is named.
         """
-        servers = default if self.to_bootstrap_server is None else addresses(self.to_bootstrap_server)
+        servers, security = default.bootstrap, default.security
+        if self.to_bootstrap_server is not None:
+            servers, security = addresses(self.to_bootstrap_server), ClientSecurity()
         if not servers:
             raise click.UsageError("say which cluster to write to: --to-bootstrap-server")
         return {
             "target": ProducerSettings(
                 servers,
                 client_id=DEFAULT_CLIENT_ID,
+                security=self.to_security or security,
                 codec=Codec[self.compression.upper()],
                 # The topics were checked or created before. One that is deleted meanwhile must end the job.
                 allow_auto_topic_creation=False,

@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from kafka_wire.sasl.mechanisms import SaslCredentials
 from trio_broker.client.address import Address
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError
@@ -518,11 +519,29 @@ def test_what_sparks_own_source_refuses_is_refused(name):
     assert "is not supported" in str(error)
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL", "nonsense"])
-def test_other_protocols_are_not_served_yet(protocol):
-    error = refusal(NEEDED | {"kafka.security.protocol": protocol})
-    assert error.option == "kafka.security.protocol"
-    assert "is not served yet" in str(error)
+def test_security_is_that_of_kafkas_clients():
+    jaas = 'Module required username="alice" password="hunter2";'
+    given = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas, "kafka.ssl.truststore.location": "/ca"}
+    options = batch(**given, **{"kafka.security.protocol": "SASL_SSL"})
+    security = options.kafka.connection.security
+    assert security.sasl == SaslCredentials("PLAIN", "alice", "hunter2")
+    assert security.tls is not None
+    assert security.tls.ssl_truststore_location == "/ca"
+    assert "hunter2" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("kafka.security.protocol", "nonsense", "is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("kafka.ssl.engine.factory.class", "C", "this client does not have it"),
+        ("kafka.sasl.kerberos.service.name", "kafka", "this client does not have it"),
+    ],
+)
+def test_security_that_there_is_not_is_refused(name, value, reason):
+    error = refusal(NEEDED | {name: value})
+    assert error.option == name
+    assert reason in str(error)
 
 
 def test_what_does_nothing_is_reported_in_one_warning(caplog):
@@ -531,13 +550,10 @@ def test_what_does_nothing_is_reported_in_one_warning(caplog):
             **{
                 "kafka.session.timeout.ms": "1000",
                 "kafka.acks": "all",
-                "kafka.ssl.truststore.location": "/t",
-                "kafka.sasl.mechanism": "PLAIN",
             }
         )
     assert [record.getMessage() for record in caplog.records] == [
-        "these options have no effect here: kafka.acks, kafka.sasl.mechanism, kafka.session.timeout.ms,"
-        " kafka.ssl.truststore.location"
+        "these options have no effect here: kafka.acks, kafka.session.timeout.ms"
     ]
 
 

@@ -14,7 +14,6 @@ from trio_broker.spark.options.kafka_options import (
     READ_OPTIONS,
     REFUSED_IN_READING,
     UNUSED_IN_READING,
-    UNUSED_PREFIXES,
 )
 from trio_broker.spark.options.option import Mode, Option
 from trio_broker.spark.options.read_option_table import OPTION_GROUPS
@@ -97,11 +96,10 @@ def _refused() -> str:
 
 
 def _without_effect() -> str:
-    prefixes = " and ".join(f"`{prefix}*`" for prefix in UNUSED_PREFIXES)
     names = ", ".join(f"`{name.removeprefix(PREFIX)}`" for name in sorted(UNUSED_IN_READING))
     return (
         "### Without effect\n\nThese are taken with one warning in the log. Other names that begin with"
-        f" `{PREFIX}` are errors.\n\n{prefixes}, and with `{PREFIX}` before them: {names}.\n"
+        f" `{PREFIX}` are errors.\n\nWith `{PREFIX}` before them: {names}.\n"
     )
 
 

@@ -30,6 +30,7 @@ from trio_broker.client.producer.settings import (
     MOST_REQUEST_BYTES,
 )
 from trio_broker.common.did_you_mean import CLOSE
+from trio_broker.common.security_protocol import SecurityProtocol
 from trio_broker.spark.options.option import BOOLEAN, TEXT, Option, ValueType, integer, one_of
 
 PREFIX: Final = "kafka."
@@ -59,12 +60,6 @@ class Acks(Enum):
 # --- Of readers and writers ---
 
 
-def _parse_protocol(text: str) -> str:
-    if text.upper() != "PLAINTEXT":
-        raise ValueError(f"{text} is not served yet; only PLAINTEXT listeners can be asked")
-    return "PLAINTEXT"
-
-
 BOOTSTRAP_SERVERS: Final = Option(
     "kafka.bootstrap.servers",
     ValueType("host:port,…", parse_addresses),
@@ -78,10 +73,13 @@ CLIENT_ID: Final = Option(
 )
 SECURITY_PROTOCOL: Final = Option(
     "kafka.security.protocol",
-    ValueType("PLAINTEXT", _parse_protocol),
-    "PLAINTEXT",
-    "How connections are secured.",
-    difference="TLS and SASL are not served yet.",
+    TEXT,
+    SecurityProtocol.PLAINTEXT.name,
+    "How connections are secured; further options are a client's [properties](security.md#tls) with `kafka.` before"
+    " them.",
+    difference="Files are PEM or PKCS12, the login PLAIN or SCRAM.",
+    form=", ".join(SecurityProtocol.__members__),
+    attribute="",  # read together with the further ones
 )
 REQUEST_TIMEOUT_MS: Final = Option(
     "kafka.request.timeout.ms",
@@ -269,7 +267,7 @@ REFUSED_IN_WRITING: Final = {
 _UNUSED_CONFIGS = """
     client.dns.lookup client.rack config.providers connections.max.idle.ms enable.metrics.push metadata.max.age.ms
     metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters metrics.num.samples
-    metrics.recording.level metrics.sample.window.ms reconnect.backoff.max.ms reconnect.backoff.ms security.providers
+    metrics.recording.level metrics.sample.window.ms reconnect.backoff.max.ms reconnect.backoff.ms
     send.buffer.bytes socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 
     allow.auto.create.topics auto.commit.interval.ms default.api.timeout.ms exclude.internal.topics group.instance.id
@@ -291,9 +289,6 @@ UNUSED_IN_WRITING: Final = (
     (_KNOWN | set(REFUSED_IN_READING)) - {option.name for option in WRITE_OPTIONS} - set(REFUSED_IN_WRITING)
 )
 """Some jobs read and write with the same options, and Kafka's producer only warns of a consumer's configs, too."""
-
-UNUSED_PREFIXES: Final = ("kafka.ssl.", "kafka.sasl.")
-"""Configs of protocols other than PLAINTEXT, which have nothing to act on either."""
 
 
 def kafka_hint(name: str) -> str:

@@ -8,9 +8,11 @@ import attrs
 
 from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import ConnectionSettings
+from trio_broker.client.security import ClientSecurity
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options import kafka_options as options
 from trio_broker.spark.options.option import GivenOptions
+from trio_broker.spark.options.security_options import SECURITY_OPTIONS, read_security
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +26,7 @@ class KafkaSettings:
 
     bootstrap_servers: tuple[Address, ...]
     client_id: str = options.CLIENT_ID.required_default
+    security: ClientSecurity = attrs.field(factory=ClientSecurity)
     group_id: str | None = None
     fetch_max_bytes: int = options.FETCH_MAX_BYTES.required_default
     max_partition_fetch_bytes: int = options.MAX_PARTITION_FETCH_BYTES.required_default
@@ -37,9 +40,7 @@ class KafkaSettings:
     @property
     def connection(self) -> ConnectionSettings:
         """How the cluster is reached."""
-        return ConnectionSettings(
-            self.bootstrap_servers, self.client_id, receive_buffer_bytes=self.receive_buffer_bytes
-        )
+        return ConnectionSettings(self.bootstrap_servers, self.client_id, self.security, self.receive_buffer_bytes)
 
 
 def read_kafka_settings(given: GivenOptions) -> KafkaSettings:
@@ -49,12 +50,12 @@ def read_kafka_settings(given: GivenOptions) -> KafkaSettings:
         OptionError: one is refused, unknown, or has a value that means nothing.
     """
     _check_names(given)
-    given.read(options.SECURITY_PROTOCOL)
     if options.GROUP_ID in given:
         group_id = given.text(options.GROUP_ID)
         log.warning("%s is set to %r: no group is joined and no offset committed", options.GROUP_ID.name, group_id)
     fields = given.read_fields(KafkaSettings, options.READ_OPTIONS)
-    return KafkaSettings(**{**fields, "bootstrap_servers": fields["bootstrap_servers"] or ()})
+    servers = fields["bootstrap_servers"] or ()
+    return KafkaSettings(**{**fields, "bootstrap_servers": servers, "security": read_security(given)})
 
 
 def _check_names(given: GivenOptions) -> None:
@@ -64,7 +65,9 @@ def _check_names(given: GivenOptions) -> None:
     for name in sorted(name for name in given.names() if name.startswith(options.PREFIX) and name not in used):
         if name in options.REFUSED_IN_READING:
             raise OptionError(given.spelling(name), options.REFUSED_IN_READING[name])
-        if name not in options.UNUSED_IN_READING and not name.startswith(options.UNUSED_PREFIXES):
+        if name.startswith(SECURITY_OPTIONS):
+            continue
+        if name not in options.UNUSED_IN_READING:
             raise OptionError(given.spelling(name), f"Kafka knows no such config{options.kafka_hint(name)}")
         without_effect.append(name)
     if without_effect:

@@ -213,7 +213,11 @@ class GivenOptions:
 
     def text(self, option: Option[Any]) -> str:
         """Return what was written for ``option``, which is given."""
-        return self._values[option.name.lower()]
+        return self.text_of(option.name)
+
+    def text_of(self, name: str) -> str:
+        """Return what was written for ``name``, which is given."""
+        return self._values[name.lower()]
 
     def read(self, option: Option[T]) -> T | None:
         """Return the value of ``option``, or its default.

@@ -24,6 +24,7 @@ from trio_broker.spark.exactly_once.lost_transactions import LostTransactions
 from trio_broker.spark.options import kafka_options as kafka
 from trio_broker.spark.options.option import BOOLEAN, TEXT, GivenOptions, Mode, Option, hint, one_of
 from trio_broker.spark.options.read_option_table import OPTIONS
+from trio_broker.spark.options.security_options import SECURITY_OPTIONS, read_security
 from trio_broker.spark.producer.row_ids import HEADER
 
 log = logging.getLogger(__name__)
@@ -133,7 +134,6 @@ def write_options(options: Mapping[str, str], mode: Mode) -> WriteOptions:
     """
     given = GivenOptions(options)
     _check_names(given)
-    given.read(kafka.SECURITY_PROTOCOL)
     _warn_of_stronger_guarantees(given)
     deduplicate = given.read(DEDUPLICATION_HEADER)
     is_exactly_once = given.read_required(DELIVERY_GUARANTEE) is DeliveryGuarantee.EXACTLY_ONCE
@@ -163,6 +163,7 @@ def _producer_settings(given: GivenOptions) -> ProducerSettings:
     fields["batch_size"] = max(1, fields["batch_size"])
     return ProducerSettings(
         **fields,
+        security=read_security(given),
         compression_level=_compression_level(given, fields["codec"]),
         # Whether the brokers would create a topic never decides: ``createTopics`` does, for any broker.
         allow_auto_topic_creation=False,
@@ -193,9 +194,9 @@ def _check_names(given: GivenOptions) -> None:
     for name in sorted(given.names()):
         if name in kafka.REFUSED_IN_WRITING:
             raise OptionError(given.spelling(name), kafka.REFUSED_IN_WRITING[name])
-        if name in known:
+        if name in known or name.startswith(SECURITY_OPTIONS):
             continue
-        if name in kafka.UNUSED_IN_WRITING or name.startswith(kafka.UNUSED_PREFIXES):
+        if name in kafka.UNUSED_IN_WRITING:
             without_effect.append(name)
             continue
         what = "Kafka knows no such config" if name.startswith(kafka.PREFIX) else "there is no such option for writing"

@@ -15,6 +15,7 @@ import attrs
 
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError
+from trio_broker.spark.options.security_options import without_security
 from trio_broker.spark.pipelines.commit_log import CommitLog, offsets_document, read_offsets_document
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.progress import Progress
@@ -81,7 +82,7 @@ def plan_replay(source: JobSource, settings: ReplaySettings) -> ReplayPlan:
     ranges = tuple(plan_batch(source.options, source.offset_source))
     needed = needed_partitions(ranges, settings)
     refuse_topics_to_themselves(source, settings, {each.partition.topic for each in ranges} & needed.keys())
-    prepare_topics(settings.target.bootstrap_servers, needed)
+    prepare_topics(settings.target.connection, needed)
     return ReplayPlan(ranges)
 
 
@@ -100,7 +101,7 @@ def replay(
         SparkJobError: it cannot go on; another call goes on from the last finished round.
         ClientError: the cluster that is written to does not answer.
     """
-    identity = {"source": dict(sorted(source_options.items())), **settings.identity()}
+    identity = {"source": dict(sorted(without_security(source_options).items())), **settings.identity()}
     with CommitLog(settings.checkpoint).open(KIND, identity) as log:
         known = None if log.last is None else ReplayRange.read(log.last.facts[GOAL])
         chosen = known or range_of(plan_replay(source, settings), source)
@@ -124,7 +125,7 @@ def refuse_topics_to_themselves(source: JobSource, settings: ReplaySettings, top
         OptionError: the cluster is the same.
         ClientError: a cluster does not answer.
     """
-    read, written = source.options.kafka.bootstrap_servers, settings.target.bootstrap_servers
+    read, written = source.options.kafka.connection, settings.target.connection
     if topics and not source.options.is_offline and is_same_cluster(read, written):
         names = ", ".join(sorted(topics))
         raise OptionError("to-topic", f"name another one: {names} would be appended to itself")

@@ -109,9 +109,8 @@ def plan_groups(
             raise OptionError("to-topic", f"name one: {group[0].path} says no topic, by a column or a directory")
         kept = origin.partition + 1 if settings.partitions is Partitions.KEEP else 0
         needed[topic] = max(kept, needed.get(topic, 0))
-    made = prepare_topics(
-        settings.target.bootstrap_servers, needed, new=settings.new, dry_run=dry_run, remedy=CREATE_TOPIC_OPTION
-    )
+    target = settings.target.connection
+    made = prepare_topics(target, needed, new=settings.new, dry_run=dry_run, remedy=CREATE_TOPIC_OPTION)
     return RestorePlan(groups, tuple(made))
 
 

@@ -13,14 +13,12 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.create_topics import BROKER_DEFAULT
-from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.topic_changes import create_topic
 from trio_broker.client.topics import find_topics
-from trio_broker.spark.options.kafka_options import DEFAULT_CLIENT_ID
 from trio_broker.spark.producer.target_topic import TargetError, no_such_topic
 
 TIMEOUT_SECONDS: Final = 60.0
@@ -50,25 +48,25 @@ class NewTopics:
     configs: Mapping[str, str] = attrs.field(factory=dict)
 
 
-def is_same_cluster(one: tuple[Address, ...], other: tuple[Address, ...]) -> bool:
-    """Whether two lists of brokers are of one cluster, by the id that it has.
+def is_same_cluster(one: ConnectionSettings, other: ConnectionSettings) -> bool:
+    """Whether two ways lead to one cluster, by the id that it has.
 
     Raises:
         ClientError: a cluster does not answer.
     """
-    if set(one) & set(other):
+    if set(one.bootstrap) & set(other.bootstrap):
         return True
     ids = [_cluster_id(one), _cluster_id(other)]
     return ids[0] == ids[1] and None not in ids
 
 
-def _cluster_id(bootstrap_servers: tuple[Address, ...]) -> str | None:
-    with KafkaClient(ConnectionSettings(bootstrap_servers, DEFAULT_CLIENT_ID), Deadline(TIMEOUT_SECONDS)) as client:
+def _cluster_id(connection: ConnectionSettings) -> str | None:
+    with KafkaClient(connection, Deadline(TIMEOUT_SECONDS)) as client:
         return client.attempt(client.brokers).cluster_id
 
 
 def prepare_topics(
-    bootstrap_servers: tuple[Address, ...],
+    connection: ConnectionSettings,
     needed: Mapping[str, int],
     *,
     new: NewTopics | None = None,
@@ -85,7 +83,7 @@ def prepare_topics(
         ClientError: the cluster does not answer, or refuses.
     """
     made: list[str] = []
-    with KafkaClient(ConnectionSettings(bootstrap_servers, DEFAULT_CLIENT_ID), Deadline(TIMEOUT_SECONDS)) as client:
+    with KafkaClient(connection, Deadline(TIMEOUT_SECONDS)) as client:
         for name, topic in find_topics(client, sorted(needed)).items():
             if not isinstance(topic, Refused):
                 require_partitions(name, len(topic.partitions), needed[name])
