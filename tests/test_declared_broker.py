@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 import trio
 
+from kafka_wire.sasl.scram import ScramMechanism
 from tests.running_broker import connected, make_broker, running
 from tests.test_broker import CLEAN_MARKER, admin_status, start_expecting_failure
 from trio_broker.broker import Broker
 from trio_broker.changes.change import Change
 from trio_broker.cluster.declaration_preview import preview_declaration
-from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredTopic
+from trio_broker.cluster.scram_control import find_credential
+from trio_broker.declaration.credential_plan import is_kept
+from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredCredential, DeclaredTopic
 from trio_broker.declaration.plan import difference_lines
 from trio_broker.runtime.real import real_runtime
 from trio_broker.storage.errors import DataDirectoryError
@@ -149,3 +152,36 @@ async def test_a_preview_refuses_directories_that_a_broker_has_open(tmp_path):
     async with running(tmp_path):
         with pytest.raises(DataDirectoryError, match="is in use by another broker"):
             await preview(tmp_path, declaration())
+
+
+def first_user(name: str, password: str) -> Declaration:
+    credential = DeclaredCredential(
+        name=name, mechanism=ScramMechanism.SHA_512, password=password, iterations=4096, origin="--add-scram"
+    )
+    return Declaration(first_credentials=(credential,))
+
+
+async def is_password(directory, declared: Declaration, name: str, password: str) -> bool:
+    """Whether the user has that password after a start with ``declared``."""
+    broker = declaring(directory, declared)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        kept = find_credential(broker.services.metadata_cache.image, name, ScramMechanism.SHA_512)
+        broker.stop()
+    return kept is not None and is_kept(first_user(name, password).first_credentials[0], kept)
+
+
+async def test_the_first_user_is_there_before_clients_are_served_and_a_later_start_changes_nobody(tmp_path, caplog):
+    caplog.set_level("INFO")
+    assert await preview(tmp_path, first_user("admin", "one")) == ["+ user admin: SCRAM-SHA-512"]
+    assert await is_password(tmp_path, first_user("admin", "one"), "admin", "one")
+    assert "declared by --add-scram: + user admin: SCRAM-SHA-512" in caplog.text
+    assert await preview(tmp_path, first_user("admin", "two")) == []
+    assert await is_password(tmp_path, first_user("admin", "two"), "admin", "one")
+    assert not await is_password(tmp_path, first_user("bob", "two"), "bob", "two")
+    assert "no user of --add-scram is added: the cluster is not new" in caplog.text
+
+
+async def test_a_start_that_was_cut_short_before_the_first_user_adds_it_at_the_next(tmp_path):
+    await topics_after_a_start(tmp_path, Declaration())
+    assert await is_password(tmp_path, first_user("admin", "one"), "admin", "one")

@@ -26,7 +26,7 @@ from broker_admin.authentication import OPEN_PATHS
 from broker_admin.routes.health import ROUTES
 from tests.oracles import absent
 from trio_broker.cli import main
-from trio_broker.cli.declarations import read_declarations
+from trio_broker.cli.declarations import GivenTexts, read_declarations
 from trio_broker.cli.log_output import LogFormat
 from trio_broker.cli.ready import admin_address
 from trio_broker.cli.start import configured, given_options
@@ -80,7 +80,7 @@ def started(
     values = context.params
     config = configured(values["config_file"], values["overrides"], given_options(context), LogFormat.TEXT)
     assert (file is None) == (values["declaration_file"] is None)
-    return Start(config, read_declarations(file, values["declared_topics"], "--topic"))
+    return Start(config, read_declarations(file, GivenTexts(values["declared_topics"], "--topic")))
 
 
 def documents(name: str) -> list[dict[str, Any]]:

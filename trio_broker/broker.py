@@ -9,7 +9,7 @@
           ├─ ReplicaManager     flusher, retention, checkpoints
           ├─ GroupCoordinator   loading, timers of groups, expiry of offsets
           ├─ TransactionCoordinator   loading, time-outs of transactions, their markers
-          ├─ declare_topics     creates and changes what is declared
+          ├─ Declarator         creates and changes what is declared
           └─ SocketServer       acceptors, processors, request channel, handlers
 
 Ports are opened first, because a taken one is the commonest reason not to start. Clients' are served last; the admin
@@ -42,7 +42,7 @@ import trio
 from trio_broker import __version__
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster.broker_lifecycle_manager import RegistrationRefused
-from trio_broker.cluster.declared_topics import declare_topics
+from trio_broker.cluster.declarations import Declarator
 from trio_broker.cluster.metadata_faults import MetadataFaults
 from trio_broker.cluster.scram_control import find_credential
 from trio_broker.cluster.shared_metadata import SharedMetadata
@@ -348,12 +348,12 @@ class Broker:
         self.stop()
 
     async def _declare(self, services: BrokerServices) -> DeclarationError | None:
-        """Make of the topics what is declared; return why it is refused."""
-        if not self.declaration.topics:
+        """Make what is declared; return why it is refused."""
+        if not self.declaration:
             return None
+        declarator = Declarator(self.declaration, services.config, self.runtime)
         try:
-            image = services.metadata_cache.image
-            await declare_topics(self.declaration, services.controller_client, image, services.config)
+            await declarator.declare(services.controller_client, services.metadata_cache.image)
         except DeclarationError as error:
             return error
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_broker.cli.declarations import read_declarations
+from trio_broker.cli.declarations import GivenTexts, read_declarations
 from trio_broker.config.keys import TOPIC_KEYS
 from trio_broker.declaration.declaration import DeclarationError, DeclaredTopic, united
 from trio_broker.declaration.declaration_file import read_declaration
@@ -139,7 +139,7 @@ def test_a_comma_without_an_equals_sign_behind_it_belongs_to_a_list(text, settin
 )
 def test_a_malformed_option_is_one_line(text, reason):
     with pytest.raises(DeclarationError) as refusal:
-        read_declarations(None, (text,), "--topic")
+        read_declarations(None, GivenTexts((text,), "--topic"))
     [line] = refusal.value.reasons
     assert line.startswith(f"--topic: {reason}")
 
@@ -152,4 +152,4 @@ def test_a_topic_is_declared_once():
 
 def test_a_missing_file_is_one_line(tmp_path):
     with pytest.raises(DeclarationError, match="nowhere: No such file or directory"):
-        read_declarations(tmp_path / "nowhere", (), "--topic")
+        read_declarations(tmp_path / "nowhere", GivenTexts((), "--topic"))

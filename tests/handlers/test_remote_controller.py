@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import ANY
 
 import attrs
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.sasl.scram import ScramMechanism
 from tests.handlers.second_broker import LOG_DIR, NODE_ID
 from tests.handlers.two_brokers import HERE, NOWHERE, TwoBrokers, two_brokers
 from trio_broker.changes.audit_context import CALLER
@@ -27,6 +29,7 @@ from trio_broker.cluster.features import own_features
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.cluster.remote_controller import RemoteController
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
+from trio_broker.cluster.scram_control import ScramDeletion, ScramUpsertion, find_credential
 from trio_broker.common.security_protocol import SecurityProtocol
 from trio_broker.config.listeners import Endpoint
 
@@ -102,6 +105,14 @@ async def test_partitions_are_added_and_topics_deleted(asking):
     assert tried.name == deleted.name == "orders"
     assert unknown.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert asking.image.topics == {}
+
+
+async def test_passwords_are_set_and_taken_away(asking):
+    bob = ScramUpsertion("bob", ScramMechanism.SHA_512.number, 4096, b"salt", b"salted")
+    assert await asking.remote.alter_scram_credentials([bob, ScramDeletion("eve", 2)]) == {"bob": None, "eve": ANY}
+    assert find_credential(asking.image, "bob", ScramMechanism.SHA_512) is not None
+    assert await asking.remote.alter_scram_credentials([ScramDeletion("bob", 2)]) == {"bob": None}
+    assert find_credential(asking.image, "bob", ScramMechanism.SHA_512) is None
 
 
 async def test_settings_are_altered_and_replaced(asking):

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredTopic, united
+import attrs
+
+from trio_broker.cli.passwords import read_password
+from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredCredential, DeclaredTopic, united
 from trio_broker.declaration.topic_text import parse_topic
 
+T = TypeVar("T")
 
-def read_declarations(file: Path | None, topics: tuple[str, ...], topics_origin: str) -> Declaration:
-    """Return what a file and the texts of topics declare together.
 
-    Args:
-        topics_origin: what gives ``topics``, an option or a variable, as errors name it.
+@attrs.frozen
+class GivenTexts:
+    """What an option declares; ``origin`` is what gives it, the option or a variable, as errors name it."""
+
+    texts: tuple[str, ...]
+    origin: str
+
+
+def read_declarations(
+    file: Path | None, topics: GivenTexts, first_credentials: GivenTexts = GivenTexts((), "")
+) -> Declaration:
+    """Return what a file and options declare together.
 
     Raises:
-        DeclarationError: one of them is malformed, or a topic is declared twice.
+        DeclarationError: one of them is malformed, or something is declared twice.
     """
     declared: list[DeclaredTopic] = []
     if file is not None:
@@ -26,8 +41,23 @@ def read_declarations(file: Path | None, topics: tuple[str, ...], topics_origin:
             declared += read_declaration(str(file), file.read_bytes())
         except OSError as error:
             raise DeclarationError([f"{file}: {error.strerror or error}"]) from None
+    declared += parsed(parse_topic, topics)
+    credentials: list[DeclaredCredential] = []
+    if first_credentials.texts:
+        # Imported here: a start without the option needs nothing of the wire.
+        from trio_broker.declaration.scram_text import parse_scram
+
+        credentials = parsed(partial(parse_scram, read_password=read_password), first_credentials)
+    return united(declared, credentials)
+
+
+def parsed(parse: Callable[[str, str], T], given: GivenTexts) -> list[T]:
+    """Return what each text declares.
+
+    Raises:
+        DeclarationError: one is malformed.
+    """
     try:
-        declared += [parse_topic(text, topics_origin) for text in topics]
+        return [parse(text, given.origin) for text in given.texts]
     except ValueError as error:
-        raise DeclarationError([f"{topics_origin}: {error}"]) from None
-    return united(declared)
+        raise DeclarationError([f"{given.origin}: {error}"]) from None

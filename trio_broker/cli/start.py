@@ -18,7 +18,7 @@ import attrs
 import click
 from click.core import ParameterSource
 
-from trio_broker.cli.declarations import read_declarations
+from trio_broker.cli.declarations import GivenTexts, read_declarations
 from trio_broker.cli.log_output import LogFormat, set_up_logging
 from trio_broker.cli.output import let_everything_be_printed
 from trio_broker.common.environment import environment_name, is_of_service
@@ -91,7 +91,15 @@ class StartCommand(click.Command):
     help="Declare one topic, as orders:12:retention.ms=86400000; may be repeated. An item without an equals sign"
     " belongs to the list before it: orders:12:cleanup.policy=compact,delete,retention.ms=86400000.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what --declare and --topic would change, and start no broker.")
+@start_option(
+    "--add-scram",
+    "first_credentials",
+    multiple=True,
+    metavar="SCRAM-SHA-512=[name=NAME,password-file=FILE]",
+    help="Add a user to a cluster that has nothing yet, before clients are served; may be repeated. As Kafka's"
+    " kafka-storage.sh it takes password=… as well, which everybody sees who lists the processes of this machine.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be declared and added, and start no broker.")
 @start_option(
     "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
 )
@@ -111,6 +119,7 @@ def start(
     overrides: tuple[str, ...],
     declaration_file: Path | None,
     declared_topics: tuple[str, ...],
+    first_credentials: tuple[str, ...],
     dry_run: bool,
     log_level: str,
     log_format: str,
@@ -124,7 +133,11 @@ def start(
     set_up_logging(form, log_level)
     try:
         config = configured(config_file, overrides, given_options(context), form)
-        declaration = read_declarations(declaration_file, declared_topics, origin_of(context, "declared_topics"))
+        declaration = read_declarations(
+            declaration_file,
+            GivenTexts(declared_topics, origin_of(context, "declared_topics")),
+            GivenTexts(first_credentials, origin_of(context, "first_credentials")),
+        )
         if dry_run:
             preview(config, declaration, form)
         else:

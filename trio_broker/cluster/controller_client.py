@@ -83,6 +83,10 @@ class ControllerClient(Protocol):
         """
         ...
 
+    async def alter_scram_credentials(self, changes: Sequence[ScramChange]) -> Mapping[str, KafkaError | None]:
+        """Change the passwords of users for SCRAM; return each user's error, None for those that are changed."""
+        ...
+
     async def register_broker(self, node: NodeRegistration) -> int:
         """Register the start of one broker of several, which is fenced at first. Returns the broker epoch.
 
@@ -197,10 +201,6 @@ class ControllerApi(ControllerClient, Protocol):
         Raises:
             KafkaError: INVALID_UPDATE_VERSION: one of them cannot be.
         """
-        ...
-
-    async def alter_scram_credentials(self, changes: Sequence[ScramChange]) -> Mapping[str, KafkaError | None]:
-        """Change the passwords of users for SCRAM; return each user's error, None for those that are changed."""
         ...
 
     async def unregister_broker(self, broker_id: int) -> None:

@@ -1,4 +1,4 @@
-"""What a start would make of the topics that are declared, found out from the data directories that a broker has left.
+"""What a start would make of what is declared, found out from the data directories that a broker has left.
 
 Nothing is changed: the metadata log is read to its end and not opened.
 """
@@ -12,7 +12,7 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import RegisterBrokerRecord
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.controller import Controller
-from trio_broker.cluster.declared_topics import carry_out, plan_on_image
+from trio_broker.cluster.declarations import Declarator
 from trio_broker.cluster.dynamic_config_publisher import DynamicConfigPublisher
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import replayed
@@ -23,17 +23,15 @@ from trio_broker.cluster.metadata_store import Claim
 from trio_broker.cluster.stored_metadata import read_stored_metadata, require_own_metadata
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.declaration.declaration import Declaration
-from trio_broker.declaration.plan import TopicPlan
+from trio_broker.declaration.plan import Plan
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage import file_names
 from trio_broker.storage.log_directory import LogDirectory
 
 
-async def preview_declaration(
-    declaration: Declaration, config: BrokerConfig, runtime: Runtime
-) -> tuple[TopicPlan, ...]:
-    """Return what a start with these settings would do about each declared topic. Blocks.
+async def preview_declaration(declaration: Declaration, config: BrokerConfig, runtime: Runtime) -> tuple[Plan, ...]:
+    """Return what a start with these settings would do about each thing that is declared. Blocks.
 
     Raises:
         DeclarationError: it would be refused.
@@ -47,9 +45,10 @@ async def preview_declaration(
     store: Any = None  # nothing is written
     controller = Controller(store, MetadataLoader(store, publisher), config, runtime)
     controller.writer.activate(Claim(config.node.node_id, image.epoch, image.offset + 1))
-    plans = plan_on_image(declaration, image, config)
-    await carry_out(declaration, plans, controller, image, config, validate_only=True)
-    return plans
+    declarator = Declarator(declaration, config, runtime)
+    plan = await declarator.plan(image)
+    await declarator.carry_out(plan, controller, image, validate_only=True)
+    return plan.all
 
 
 def image_at_next_start(disk: Disk, config: BrokerConfig) -> MetadataImage:

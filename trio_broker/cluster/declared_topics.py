@@ -1,18 +1,11 @@
-"""Carries out a declaration of topics: at a start of the broker, before clients are served.
-
-Everything is checked by what creates topics and changes settings for clients, too, before the first change is made. A
-crash between two changes leaves a part of them, and the next start makes the rest.
-"""
+"""Carries out what is declared of topics."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.create_topics import BROKER_DEFAULT
-from trio_broker.changes.audit_context import CALLER
-from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.cluster.configuration_control import (
     ConfigAlteration,
     ConfigChange,
@@ -21,18 +14,16 @@ from trio_broker.cluster.configuration_control import (
 )
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
-from trio_broker.cluster.replication_control import NewPartitions, NewTopic, require_room
+from trio_broker.cluster.replication_control import NewPartitions, NewTopic
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigSource
 from trio_broker.config.keys import TOPIC_KEYS
 from trio_broker.config.resource_config import topic_entries
-from trio_broker.declaration.declaration import Declaration, DeclarationError
-from trio_broker.declaration.plan import CurrentSetting, CurrentTopic, TopicPlan, difference_lines, plan_declaration
-
-log = logging.getLogger(__name__)
+from trio_broker.declaration.declaration import Declaration
+from trio_broker.declaration.plan import CurrentSetting, CurrentTopic, TopicPlan, plan_declaration
 
 
-def plan_on_image(declaration: Declaration, image: MetadataImage, config: BrokerConfig) -> tuple[TopicPlan, ...]:
+def plan_topics_on_image(declaration: Declaration, image: MetadataImage, config: BrokerConfig) -> tuple[TopicPlan, ...]:
     """Return what is to be done about each declared topic.
 
     Raises:
@@ -53,52 +44,6 @@ def current_topic(image: MetadataImage, config: BrokerConfig, name: str) -> Curr
     return CurrentTopic(len(topic.partitions), len(topic.partitions[0].replicas), settings)
 
 
-async def declare_topics(
-    declaration: Declaration, controller: ControllerClient, image: MetadataImage, config: BrokerConfig
-) -> None:
-    """Create the topics of ``declaration`` that are missing, add partitions and set settings. Nobody else makes changes
-    meanwhile.
-
-    Raises:
-        DeclarationError: nothing was changed, because a part of the declaration is refused; or the disk has refused.
-    """
-    plans = plan_on_image(declaration, image, config)
-    token = CALLER.set(ChangeOrigin(ChangeChannel.DECLARATION, request=declaration.origin))
-    try:
-        for validate_only in (True, False):
-            await carry_out(declaration, plans, controller, image, config, validate_only=validate_only)
-    finally:
-        # Tasks that the caller starts later inherit its context.
-        CALLER.reset(token)
-    for line in difference_lines([plan for plan in plans if not plan.is_done]):
-        log.info("declared by %s: %s", declaration.origin, line)
-
-
-async def carry_out(
-    declaration: Declaration,
-    plans: Sequence[TopicPlan],
-    controller: ControllerClient,
-    image: MetadataImage,
-    config: BrokerConfig,
-    *,
-    validate_only: bool,
-) -> None:
-    """Make all changes to the topics of ``image``, or only check them.
-
-    Raises:
-        DeclarationError: some are refused, or the disk has refused.
-    """
-    try:
-        if validate_only:
-            require_room(image.partition_count, additional_partitions(plans, config))
-        reasons = await refusals(plans, controller, validate_only=validate_only)
-    except (KafkaError, OSError) as error:
-        # It is about a request as a whole.
-        reasons = [f"{declaration.origin}: {error}"]
-    if reasons:
-        raise DeclarationError(reasons)
-
-
 def additional_partitions(plans: Iterable[TopicPlan], config: BrokerConfig) -> int:
     """The partitions of new topics, and those that topics grow by."""
     additional = 0
@@ -110,7 +55,7 @@ def additional_partitions(plans: Iterable[TopicPlan], config: BrokerConfig) -> i
     return additional
 
 
-async def refusals(plans: Sequence[TopicPlan], controller: ControllerClient, *, validate_only: bool) -> list[str]:
+async def change_topics(plans: Sequence[TopicPlan], controller: ControllerClient, *, validate_only: bool) -> list[str]:
     """Request all changes, or only their check; return what is refused, a line each."""
     new = [plan for plan in plans if plan.is_new]
     grown = [plan for plan in plans if plan.new_partitions is not None]

@@ -10,7 +10,7 @@ Source: Kafka's ForwardingManager, BrokerLifecycleManager, AlterPartitionManager
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -22,6 +22,11 @@ from kafka_wire.headers import RequestHeader
 from kafka_wire.messages import alter_configs, incremental_alter_configs
 from kafka_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from kafka_wire.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData
+from kafka_wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from kafka_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from kafka_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kafka_wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -60,6 +65,7 @@ from trio_broker.cluster.replication_control import (
     TopicTarget,
     decide_topic_deletions,
 )
+from trio_broker.cluster.scram_control import ScramChange, ScramDeletion, ScramUpsertion
 from trio_broker.cluster.write_operations import outcomes_of
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.broker_config import BrokerConfig
@@ -147,6 +153,17 @@ class RemoteController:
         return await self.channels.requests.call(
             lambda: self.controller.change_configs(changes, validate_only=validate_only), there
         )
+
+    async def alter_scram_credentials(self, changes: Sequence[ScramChange]) -> Mapping[str, KafkaError | None]:
+        request = AlterUserScramCredentialsRequest(
+            deletions=[_scram_deletion(each) for each in changes if isinstance(each, ScramDeletion)],
+            upsertions=[_scram_upsertion(each) for each in changes if isinstance(each, ScramUpsertion)],
+        )
+
+        async def there(send: SendToController) -> Mapping[str, KafkaError | None]:
+            return {each.user: _error_of(each) for each in (await _forwarded(send, request)).results}
+
+        return await self.channels.requests.call(lambda: self.controller.alter_scram_credentials(changes), there)
 
     # --- What brokers ask ---
 
@@ -346,6 +363,20 @@ def _config_requests(changes: Sequence[ConfigChange], validate_only: bool) -> It
         yield incremental_alter_configs.IncrementalAlterConfigsRequest(resources=altered, validate_only=validate_only)
     if replaced:
         yield alter_configs.AlterConfigsRequest(resources=replaced, validate_only=validate_only)
+
+
+def _scram_deletion(change: ScramDeletion) -> ScramCredentialDeletion:
+    return ScramCredentialDeletion(name=change.user, mechanism=change.mechanism)
+
+
+def _scram_upsertion(change: ScramUpsertion) -> ScramCredentialUpsertion:
+    return ScramCredentialUpsertion(
+        name=change.user,
+        mechanism=change.mechanism,
+        iterations=change.iterations,
+        salt=change.salt,
+        salted_password=change.salted_password,
+    )
 
 
 def _alteration_data(wanted: PartitionAlteration) -> AlterPartitionRequest.PartitionData:

@@ -1,14 +1,18 @@
-"""A declaration: topics that are to exist, with settings that are to be set.
+"""A declaration: topics and users that are to exist, with settings and passwords that are to be set.
 
-What is not declared stays as it is: other topics, and other settings of the same topics.
+What is not declared stays as it is: other topics and users, and other settings of the same topics.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
+
+if TYPE_CHECKING:
+    from kafka_wire.sasl.scram import ScramMechanism
 
 
 class DeclarationError(Exception):
@@ -34,26 +38,48 @@ class DeclaredTopic:
         return f"{self.origin}: topic {self.name!r}"
 
 
+@attrs.frozen(kw_only=True)
+class DeclaredCredential:
+    """The password of a user for one mechanism of SCRAM; ``iterations`` are those of a password that is set."""
+
+    name: str
+    mechanism: ScramMechanism
+    password: str = attrs.field(repr=False)
+    iterations: int
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: user {self.name!r}"
+
+
 @attrs.frozen
 class Declaration:
-    """All that is declared, each topic once."""
+    """All that is declared, each topic once. ``first_credentials`` are for a cluster that has nothing yet."""
 
     topics: tuple[DeclaredTopic, ...] = ()
+    first_credentials: tuple[DeclaredCredential, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.first_credentials)
 
     @property
     def origin(self) -> str:
-        """The file and the option, as far as they declare anything."""
-        return ", ".join(dict.fromkeys(topic.origin for topic in self.topics))
+        """The file and the options, as far as they declare anything."""
+        origins = [each.origin for each in self.topics] + [each.origin for each in self.first_credentials]
+        return ", ".join(dict.fromkeys(origins))
 
 
-def united(topics: Iterable[DeclaredTopic]) -> Declaration:
-    """Return the declaration of these topics.
+def united(topics: Iterable[DeclaredTopic], first_credentials: Iterable[DeclaredCredential] = ()) -> Declaration:
+    """Return the declaration of these topics and users.
 
     Raises:
         DeclarationError: one is declared twice.
     """
-    declaration = Declaration(tuple(topics))
-    counts = Counter(topic.name for topic in declaration.topics)
+    declaration = Declaration(tuple(topics), tuple(first_credentials))
+    counts = Counter(
+        [f"topic {each.name!r}" for each in declaration.topics]
+        + [f"user {each.name!r} with {each.mechanism.value}" for each in declaration.first_credentials]
+    )
     if twice := [name for name, count in counts.items() if count > 1]:
-        raise DeclarationError(f"{declaration.origin}: topic {name!r} is declared twice" for name in twice)
+        raise DeclarationError(f"{declaration.origin}: {name} is declared twice" for name in twice)
     return declaration

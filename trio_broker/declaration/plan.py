@@ -8,9 +8,9 @@ change.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
@@ -20,6 +20,19 @@ from trio_broker.declaration.declaration import Declaration, DeclarationError, D
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?", re.ASCII)
 
 GROWTH_NOTE: Final = "records of a key may go to another partition than before"
+
+
+class Plan(Protocol):
+    """What is to be done about one thing that is declared."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing to do."""
+        ...
+
+    def lines(self) -> Iterator[str]:
+        """What is to be done, line by line."""
+        ...
 
 
 @attrs.frozen
@@ -77,6 +90,22 @@ class TopicPlan:
         """Whether there is nothing to do."""
         return not self.is_new and self.new_partitions is None and not self.changes
 
+    def lines(self) -> Iterator[str]:
+        """What is to be done, line by line."""
+        topic, current = self.declared, self.current
+        if current is None:
+            facts = [f"{topic.partitions} partition{'s' * (topic.partitions > 1)}"] if topic.partitions else []
+            facts += [f"replication factor {topic.replication_factor}"] if topic.replication_factor else []
+            facts += [f"{name}={value}" for name, value in topic.settings.items()]
+            yield f"+ {topic.name}{': ' if facts else ''}{', '.join(facts)}"
+            return
+        if self.new_partitions is not None:
+            yield f"~ {topic.name}: partitions {current.partitions} → {self.new_partitions} ({GROWTH_NOTE})"
+        for change in self.changes:
+            yield f"~ {topic.name}: {change.name} {change.old_text} → {change.new}"
+        if self.is_done:
+            yield f"= {topic.name}"
+
 
 def plan_declaration(
     declaration: Declaration, current: Mapping[str, CurrentTopic], known_settings: Collection[str]
@@ -128,22 +157,6 @@ def _meaning(text: str) -> object:
     return Decimal(stripped) if _NUMBER.fullmatch(stripped) else sorted(map(str.strip, stripped.lower().split(",")))
 
 
-def difference_lines(plans: Collection[TopicPlan]) -> list[str]:
-    """Return what is to be done in lines: ``+`` for a topic that is created, ``~`` for a change, ``=`` for nothing."""
-    return [line for plan in plans for line in _lines(plan)]
-
-
-def _lines(plan: TopicPlan) -> Iterator[str]:
-    topic, current = plan.declared, plan.current
-    if current is None:
-        facts = [f"{topic.partitions} partition{'s' * (topic.partitions > 1)}"] if topic.partitions else []
-        facts += [f"replication factor {topic.replication_factor}"] if topic.replication_factor else []
-        facts += [f"{name}={value}" for name, value in topic.settings.items()]
-        yield f"+ {topic.name}{': ' if facts else ''}{', '.join(facts)}"
-        return
-    if plan.new_partitions is not None:
-        yield f"~ {topic.name}: partitions {current.partitions} → {plan.new_partitions} ({GROWTH_NOTE})"
-    for change in plan.changes:
-        yield f"~ {topic.name}: {change.name} {change.old_text} → {change.new}"
-    if plan.is_done:
-        yield f"= {topic.name}"
+def difference_lines(plans: Iterable[Plan]) -> list[str]:
+    """Return what is to be done in lines: ``+`` for what is created, ``~`` for a change, ``=`` for nothing."""
+    return [line for plan in plans for line in plan.lines()]

@@ -32,6 +32,9 @@ MAX_ITERATIONS: Final = 16384
 """Kafka's limit for a new password. A client takes no more from a broker either: each is two blocks of a hash, and a
 number that the other side chooses must not hold it for minutes."""
 
+SALT_CHARACTERS: Final = 26
+"""Of the salts that Kafka's tools make, which are text."""
+
 NONCE_BYTES: Final = 24
 """As random as the keys that it protects need; 32 characters."""
 
@@ -205,6 +208,14 @@ def xor(first: bytes, second: bytes) -> bytes:
 def nonce_of(random_bytes: Callable[[int], bytes]) -> str:
     """Return a new nonce."""
     return base64.b64encode(random_bytes(NONCE_BYTES)).decode()
+
+
+def salt_of(randomness: bytes) -> bytes:
+    """Return a salt that looks as those of Kafka's tools do, of at least 17 bytes that nobody can guess.
+
+    All look alike: what a broker makes up for a user who does not exist must not differ from the salt of one who does.
+    """
+    return base64.b32encode(randomness)[:SALT_CHARACTERS].lower()
 
 
 def _unescaped(name: str) -> str:

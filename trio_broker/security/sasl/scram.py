@@ -12,7 +12,6 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Callable
-from typing import Final
 
 import attrs
 
@@ -24,13 +23,11 @@ from kafka_wire.sasl.scram import (
     ScramCredential,
     ScramMechanism,
     ServerFirst,
+    salt_of,
     xor,
 )
 from trio_broker.security.sasl.plain import require_own_name
 from trio_broker.security.sasl.sasl_server import Evaluation, Identity, SaslFailure
-
-SALT_CHARACTERS: Final = 26
-"""Of the salts that Kafka's tools make, which are text."""
 
 FindCredential = Callable[[str, ScramMechanism], ScramCredential | None]
 """What is kept of a user's password; None if the user has none for that mechanism."""
@@ -82,9 +79,8 @@ class ScramSaslServer:
     def _nobodys(self, user: str) -> ScramCredential:
         """The credential of a user who does not exist: nobody has its password."""
         digest = hmac.digest(self.salt_key, f"{self.mechanism.value}\0{user}".encode(), hashlib.sha512)
-        salt = base64.b32encode(digest)[:SALT_CHARACTERS].lower()
         no_key = bytes(self.mechanism.key_bytes)
-        return ScramCredential(salt, no_key, no_key, MIN_ITERATIONS)
+        return ScramCredential(salt_of(digest), no_key, no_key, MIN_ITERATIONS)
 
     def _final(self, exchange: _Exchange, final: ClientFinal) -> Evaluation:
         if final.nonce != exchange.server.nonce:

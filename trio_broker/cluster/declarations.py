@@ -1,0 +1,98 @@
+"""Carries out a declaration: at a start of the broker, before clients are served.
+
+Everything is checked by what makes such changes for clients, too, before the first change is made. A crash between two
+changes leaves a part of them, and the next start makes the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+
+from kafka_wire.errors import KafkaError
+from trio_broker.changes.audit_context import CALLER
+from trio_broker.changes.change import ChangeChannel, ChangeOrigin
+from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.declared_credentials import plan_credentials_on_image, set_passwords
+from trio_broker.cluster.declared_topics import additional_partitions, change_topics, plan_topics_on_image
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.replication_control import require_room
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.declaration.credential_plan import CredentialPlan
+from trio_broker.declaration.declaration import Declaration, DeclarationError
+from trio_broker.declaration.plan import Plan, TopicPlan, difference_lines
+from trio_broker.runtime.runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class DeclarationPlan:
+    """What is to be done about all that is declared."""
+
+    topics: tuple[TopicPlan, ...]
+    credentials: tuple[CredentialPlan, ...]
+
+    @property
+    def all(self) -> tuple[Plan, ...]:
+        return (*self.topics, *self.credentials)
+
+
+@attrs.define
+class Declarator:
+    """Compares ``declaration`` with a cluster and makes the difference."""
+
+    declaration: Declaration
+    config: BrokerConfig
+    runtime: Runtime
+
+    async def plan(self, image: MetadataImage) -> DeclarationPlan:
+        """Return what is to be done.
+
+        Raises:
+            DeclarationError: it contradicts what exists, or a setting is unknown.
+        """
+        return DeclarationPlan(
+            plan_topics_on_image(self.declaration, image, self.config),
+            await plan_credentials_on_image(self.declaration, image, self.runtime),
+        )
+
+    async def declare(self, controller: ControllerClient, image: MetadataImage) -> None:
+        """Make what is declared and missing. Nobody else makes changes meanwhile.
+
+        Raises:
+            DeclarationError: nothing was changed, because a part of the declaration is refused; or the disk has
+                refused.
+        """
+        plan = await self.plan(image)
+        origin = self.declaration.origin
+        token = CALLER.set(ChangeOrigin(ChangeChannel.DECLARATION, request=origin))
+        try:
+            for validate_only in (True, False):
+                await self.carry_out(plan, controller, image, validate_only=validate_only)
+        finally:
+            # Tasks that the caller starts later inherit its context.
+            CALLER.reset(token)
+        for line in difference_lines(each for each in plan.all if not each.is_done):
+            log.info("declared by %s: %s", origin, line)
+
+    async def carry_out(
+        self, plan: DeclarationPlan, controller: ControllerClient, image: MetadataImage, *, validate_only: bool
+    ) -> None:
+        """Make all changes to what is in ``image``, or only check them.
+
+        Raises:
+            DeclarationError: some are refused, or the disk has refused.
+        """
+        try:
+            if validate_only:
+                require_room(image.partition_count, additional_partitions(plan.topics, self.config))
+            reasons = await change_topics(plan.topics, controller, validate_only=validate_only)
+            if not validate_only:
+                reasons += await set_passwords(plan.credentials, controller, self.runtime)
+        except (KafkaError, OSError) as error:
+            # It is about a request as a whole.
+            reasons = [f"{self.declaration.origin}: {error}"]
+        if reasons:
+            raise DeclarationError(reasons)
