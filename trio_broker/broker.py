@@ -29,6 +29,7 @@ import logging
 import os
 import resource
 import signal
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
@@ -93,6 +94,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+ADMIN = "admin"
+"""The name by which the admin page has keys of its own, as a listener has. No listener has it: theirs are in capitals.
+"""
+
 KEYS_INTERVAL_MS = 3_000
 """Between two looks whether settings or files with keys have changed: two calls of the system for each listener."""
 
@@ -155,6 +160,8 @@ class Broker:
             for name, endpoint in self.listeners.items()
             if endpoint.security_protocol in TLS_PROTOCOLS
         }
+        if config.node.admin_listener and config.node.admin_security_protocol == SecurityProtocol.SSL.name:
+            self._tls[ADMIN] = SslFactory(ADMIN, config.ssl_of(ADMIN))
         served_apis()  # imports the handlers, so that ``is_served`` knows them
         self.quotas = QuotaManagers(self.runtime.clock, config.quota)
         self.server = SocketServer(
@@ -390,7 +397,7 @@ class Broker:
         allowed_hosts = self.config.node.admin_allowed_hosts
         token_file = self.config.node.admin_token_file
         serve = partial(
-            serve_admin, admin, host, port, allowed_hosts=allowed_hosts,
+            serve_admin, admin, host, port, allowed_hosts=allowed_hosts, tls=self._admin_context,
             token_file=PurePath(token_file) if token_file else None, stopping=self._drained,
             before_accept=self.runtime.disk.open_files.hold_spares,
         )  # fmt: skip
@@ -409,6 +416,11 @@ class Broker:
         self._admin = admin
         self.admin_url = address.url
         self.server.name_admin_page(address.url)
+
+    def _admin_context(self) -> ssl.SSLContext | None:
+        """What a new connection of the admin page shakes hands by; None where it speaks no TLS."""
+        factory = self._tls.get(ADMIN)
+        return None if factory is None else factory.context
 
     async def _stop_serving(self, services: BrokerServices) -> None:
         """Finish what is in flight, within the grace."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import math
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,9 @@ EXHAUSTED_LINE_SECONDS = 10.0
 
 SEND_TIMEOUT_SECONDS = 10.0
 """How long a peer may take to accept one piece of an answer before it counts as gone."""
+
+HANDSHAKE_TIMEOUT_SECONDS = 5.0
+"""How long a peer may take for a handshake of TLS, as on the listeners of Kafka's clients."""
 
 LINGER_SECONDS = 1.0
 """What is left of a connection whose peer is gone may take this long to notice."""
@@ -87,7 +91,12 @@ PROTOCOL_ERROR_FILTER = ProtocolErrorFilter()
 
 
 class TimeoutTCPServer(TCPServer):
-    """Hypercorn's connection, except that it does not wait forever for a peer that stopped reading, or is gone."""
+    """Hypercorn's connection, except that it does not wait forever for a peer that stopped reading, or is gone.
+
+    ``socket_stream`` is the connection below ``stream``, which is the same or speaks TLS on it.
+    """
+
+    socket_stream: trio.SocketStream
 
     async def _read_data(self) -> None:
         """Read until the peer has closed; then end what would outlive it.
@@ -114,7 +123,7 @@ class TimeoutTCPServer(TCPServer):
             except trio.TooSlowError:
                 # Half an answer was sent, so the connection cannot be used any more. Closing the socket itself, at once
                 # and without a checkpoint, also wakes what else waits on the stream.
-                self.stream.socket.close()
+                self.socket_stream.socket.close()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
             except trio.BusyResourceError:
@@ -132,6 +141,7 @@ def hypercorn_config() -> Config:
     config.errorlog.addFilter(PROTOCOL_ERROR_FILTER)  # the same one each time, so that it is there once
     config.accesslog = None
     config.include_server_header = False
+    config.ssl_handshake_timeout = HANDSHAKE_TIMEOUT_SECONDS
     config.h11_max_incomplete_size = MAX_REQUEST_HEAD_BYTES
     return config
 
@@ -170,11 +180,12 @@ def has_body(scope: Scope) -> bool:
 class ConnectionGuard:
     """Serves connections so that nothing but cancellation comes out of one.
 
-    ``before_accept`` raises OSError while accepting has to pause.
+    ``before_accept`` raises OSError while accepting has to pause. ``tls`` is what a new connection shakes hands by.
     """
 
     app: ASGIApp
     before_accept: Callable[[], object] = lambda: None
+    tls: Callable[[], ssl.SSLContext | None] = lambda: None
     config: Config = attrs.field(factory=hypercorn_config)
     context: WorkerContext = attrs.field(factory=lambda: WorkerContext(None))
     streams: set[trio.SocketStream] = attrs.field(factory=set)
@@ -189,7 +200,10 @@ class ConnectionGuard:
         app = wrap_app(discarding_unread_bodies(self.app), MAX_REQUEST_BODY_BYTES, "asgi")  # type: ignore[arg-type]  # same calls, other names
         self.streams.add(stream)
         try:
-            await TimeoutTCPServer(app, self.config, self.context, ConnectionState({}), stream).run()  # type: ignore[arg-type]  # it takes plain streams as well
+            secured: Any = stream if (context := self.tls()) is None else secured_stream(stream, context)
+            server = TimeoutTCPServer(app, self.config, self.context, ConnectionState({}), secured)
+            server.socket_stream = stream
+            await server.run()
         # Not BaseException: Cancelled and KeyboardInterrupt belong to the broker, and pass.
         except* Exception as errors:
             log.info("admin connection from %s dropped: %s", peer, describe(errors))
@@ -220,10 +234,11 @@ async def serve_connections(
     listening: socket.socket,
     stop: trio.Event,
     before_accept: Callable[[], object] = lambda: None,
+    tls: Callable[[], ssl.SSLContext | None] = lambda: None,
 ) -> None:
     """Accept from ``listening``, which is closed in the end, until ``stop`` is set or the task is cancelled."""
     listening.setblocking(False)
-    guard = ConnectionGuard(app, before_accept)
+    guard = ConnectionGuard(app, before_accept, tls)
     with trio.socket.from_stdlib_socket(listening) as trio_socket:
         await serve_until(stop, guard, trio.SocketListener(trio_socket))
 
@@ -269,6 +284,11 @@ async def serve_and_close(guard: ConnectionGuard, stream: trio.SocketStream) -> 
         await guard.serve(stream)
     finally:
         await trio.aclose_forcefully(stream)
+
+
+def secured_stream(stream: trio.SocketStream, context: ssl.SSLContext) -> trio.SSLStream[trio.SocketStream]:
+    """TLS on ``stream``, whose peer may close it without a word, as browsers do."""
+    return trio.SSLStream(stream, context, server_side=True, https_compatible=True)
 
 
 def peer_name(stream: trio.SocketStream) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path, PurePath
 
@@ -37,20 +38,29 @@ RESTART_PAUSE_SECONDS = 0.2
 """Between a server's death and the next one: long enough not to spin, short enough to go unnoticed."""
 
 
+NewContext = Callable[[], ssl.SSLContext | None]
+
+
+def no_tls() -> ssl.SSLContext | None:
+    """What a server without TLS shakes hands by."""
+    return None
+
+
 class AdminListenerError(Exception):
     """The admin address cannot be served; the text is one clear line for the command that starts the broker."""
 
 
 @attrs.frozen
 class AdminAddress:
-    """Where the admin server really listens; the port is the one picked when 0 was asked for."""
+    """Where the admin server really listens, by HTTPS or not; the port is the one picked when 0 was asked for."""
 
     host: str
     port: int
+    is_secure: bool = False
 
     @property
     def url(self) -> str:
-        return f"http://{host_port(self.host, self.port)}/"
+        return f"{'https' if self.is_secure else 'http'}://{host_port(self.host, self.port)}/"
 
 
 async def serve_admin(
@@ -60,6 +70,7 @@ async def serve_admin(
     *,
     allowed_hosts: Iterable[str] = (),
     token_file: PurePath | None = None,
+    tls: NewContext = no_tls,
     stopping: trio.Event | None = None,
     before_accept: Callable[[], object] = lambda: None,
     task_status: trio.TaskStatus[AdminAddress] = trio.TASK_STATUS_IGNORED,
@@ -67,16 +78,17 @@ async def serve_admin(
     """Serve ``broker`` over HTTP until ``stopping`` is set or the task is cancelled; reports the ``AdminAddress``.
 
     ``allowed_hosts`` are further names by which browsers may call the server (behind a proxy, say). With a
-    ``token_file``, which is made if there is none, callers have to log in (``tokens.py``). On ``stopping`` streams end
-    and requests under way have one second; a cancellation ends everything at once. ``before_accept`` raises
-    OSError while accepting has to pause.
+    ``token_file``, which is made if there is none, callers have to log in (``tokens.py``). ``tls`` is asked at each
+    connection, so that renewed keys count; what it has at the start decides whether there is HTTPS. On ``stopping``
+    streams end and requests under way have one second; a cancellation ends everything at once. ``before_accept``
+    raises OSError while accepting has to pause.
 
     Raises:
         AdminListenerError: the address cannot be bound, or is not loopback and there is no
             ``token_file``; or that file cannot be used.
     """
     tokens = None if token_file is None else tokens_of(Path(token_file))
-    listening = await bind_listener(host, port, has_login=tokens is not None)
+    listening = await bind_listener(host, port, has_login=tokens is not None, is_secure=tls() is not None)
     # Bound before the imports below: a taken port is then reported at once, and clients wait in the backlog.
     stop = stopping if stopping is not None else trio.Event()
     with listening:
@@ -86,9 +98,9 @@ async def serve_admin(
         from broker_admin.guard import serve_connections
 
         app = create_app(broker, allowed_hosts=(host, bound_host, *allowed_hosts), stopping=stop, tokens=tokens)
-        task_status.started(AdminAddress(bound_host, bound_port))
+        task_status.started(AdminAddress(bound_host, bound_port, is_secure=tls() is not None))
         # A duplicate for each attempt: the server closes the one it gets, and the port stays open through a restart.
-        await supervise(lambda: serve_connections(app, listening.dup(), stop, before_accept), stop)
+        await supervise(lambda: serve_connections(app, listening.dup(), stop, before_accept, tls), stop)
 
 
 def tokens_of(path: Path) -> AdminTokens:
@@ -107,7 +119,7 @@ def tokens_of(path: Path) -> AdminTokens:
     return tokens
 
 
-async def bind_listener(host: str, port: int, *, has_login: bool) -> socket.socket:
+async def bind_listener(host: str, port: int, *, has_login: bool, is_secure: bool) -> socket.socket:
     """Return a listening socket on ``host`` and ``port``; ``host`` may be a name, of which the first address counts."""
     try:
         # PASSIVE without a host gives the wildcard address, which the check for loopback below then refuses.
@@ -119,7 +131,8 @@ async def bind_listener(host: str, port: int, *, has_login: bool) -> socket.sock
                 raise AdminListenerError(
                     f"{exposed}, and the admin server has no login: use a loopback address, or set admin.token.file"
                 )
-            log.warning("%s: tokens and sessions cross the network unencrypted unless a proxy adds TLS", exposed)
+            if not is_secure:
+                log.warning("%s: tokens and sessions cross the network unencrypted unless a proxy adds TLS", exposed)
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

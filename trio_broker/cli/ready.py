@@ -12,6 +12,8 @@ from trio_broker.cli.start import DEFAULT_ADMIN_PORT, DEFAULT_HOST
 from trio_broker.common.environment import environment_name, is_of_service
 from trio_broker.common.host_port import host_port, parse_host_port
 
+HTTPS = "https://"
+
 TIMEOUT_SECONDS = 5.0
 """A broker that takes longer to say so does not serve."""
 
@@ -27,26 +29,33 @@ LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
     "--admin",
     default=lambda: admin_address(os.environ),
     show_default="where the environment has it listen, else 127.0.0.1:9644",
-    metavar="HOST:PORT",
+    metavar="[https://]HOST:PORT",
     help="Where its admin page listens.",
 )
 def ready(admin: str) -> None:
     """Ask a broker's admin page whether clients are served; exit code 1, with the reason, if not.
 
     In a container the broker's own variables say where that is: TRIO_BROKER_ADMIN_LISTENER or TRIO_BROKER_ADMIN_PORT.
+    TRIO_BROKER_SECURE or TRIO_BROKER_ADMIN_SECURITY_PROTOCOL say that it is asked by HTTPS.
     """
+    import ssl
     from http.client import HTTPException
     from urllib.error import HTTPError
-    from urllib.request import ProxyHandler, build_opener
+    from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
+    url = f"{admin if admin.startswith(HTTPS) else f'http://{admin}'}/readyz"
+    # Whose certificate it has is not looked at: nothing secret is asked or sent.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    # No proxy: it is the broker of this machine, whatever HTTP_PROXY says.
+    opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
     try:
-        # No proxy: it is the broker of this machine, whatever HTTP_PROXY says.
-        with build_opener(ProxyHandler({})).open(f"http://{admin}/readyz", timeout=TIMEOUT_SECONDS) as answer:
+        with opener.open(url, timeout=TIMEOUT_SECONDS) as answer:
             click.echo(answer.read(MAX_BYTES).decode(errors="replace").strip())
     except HTTPError as error:
         fail(error.read(MAX_BYTES).decode(errors="replace").strip())
     except (OSError, ValueError, HTTPException) as error:
-        fail(f"nothing answers at http://{admin}/readyz: {getattr(error, 'reason', error)}")
+        fail(f"nothing answers at {url}: {getattr(error, 'reason', error)}")
 
 
 def admin_address(environment: Mapping[str, str]) -> str:
@@ -66,4 +75,5 @@ def admin_address(environment: Mapping[str, str]) -> str:
         host, port = parse_host_port(given("admin.listener") or default)
     except ValueError as error:
         raise click.UsageError(f"{error}") from None
-    return host_port(LOOPBACK.get(host, host), port)
+    is_secure = given("admin.security.protocol") == "SSL" or given("secure")
+    return f"{HTTPS if is_secure else ''}{host_port(LOOPBACK.get(host, host), port)}"

@@ -104,6 +104,11 @@ class NodeConfig:
         "Ours. host:port of the admin page and HTTP API; empty turns them off, port 0 picks a free one.",
         validator=HOST_PORT_OR_EMPTY,
     )
+    admin_security_protocol: str = key(
+        "PLAINTEXT",
+        "Ours. SSL serves the admin page by HTTPS, with the ssl keys of a listener named admin, or those of all.",
+        validator=one_of("PLAINTEXT", "SSL"),
+    )
     admin_token_file: str = key(
         "",
         "Ours. The file with the tokens that open the admin page, made if it is not there; empty means no login.",
