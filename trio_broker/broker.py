@@ -566,14 +566,16 @@ def announcement(broker: Broker) -> list[str]:
     """Where the broker can be reached, where its data lies, and what an acknowledgement is worth."""
     config, node = broker.config, broker.services.node
     durability = config.node.log_durability
-    host, _, port = str(broker.bound_endpoints[0]).partition("://")[2].rpartition(":")
+    first = broker.bound_endpoints[0]
+    host, _, port = str(first).partition("://")[2].rpartition(":")
+    login = "" if first.security_protocol is SecurityProtocol.PLAINTEXT else " --command-config client.properties"
     return [
         f"trio-broker {__version__}, node {node.node_id}, cluster {node.cluster_id}",
         *(f"data       {file_names.absolute(PurePath(directory))}" for directory in config.node.log_dirs),
         f"durability {durability}: acks=all {DURABILITY_MEANS[durability]}",
         *(f"listening  {endpoint}" for endpoint in broker.bound_endpoints),
         f"admin      {broker.admin_url or 'off'}",
-        f"try        echo hello | trio-broker produce greetings -b {host or 'localhost'}:{port}",
+        f"try        echo hello | trio-broker produce greetings -b {host or 'localhost'}:{port}{login}",
         "stop       Ctrl-C, or SIGTERM",
     ]
 

@@ -10,6 +10,7 @@ The exit code is 0 only after a clean stop: not when a second signal cut the sto
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,17 +25,23 @@ from trio_broker.cli.output import let_everything_be_printed
 from trio_broker.common.environment import environment_name, is_of_service
 from trio_broker.common.escaping import escape_control
 from trio_broker.common.host_port import DEFAULT_PORT, host_port
-from trio_broker.declaration.declaration import Declaration, DeclarationError
+from trio_broker.declaration.declaration import Declaration, DeclarationError, united
 from trio_broker.declaration.plan import difference_lines
 
 if TYPE_CHECKING:
+    from trio_broker.cli.secure_directory import SecureDirectory
     from trio_broker.config.broker_config import BrokerConfig
     from trio_broker.config.static_settings import SettingsFile, StaticSettings
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+log = logging.getLogger(__name__)
+
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_ADMIN_PORT = 9644
+
+BESIDE_DATA = ""
+"""As the directory of ``--secure``: the one that is named after the data directory."""
 
 OPTIONS_FOR_KEYS = ("data_dir", "host", "port", "admin_host", "admin_port")
 
@@ -70,6 +77,15 @@ class StartCommand(click.Command):
 @click.command(cls=StartCommand)
 @start_option(
     "--config", "config_file", type=click.Path(path_type=Path), help="A server.properties file in Kafka's format."
+)
+@start_option(
+    "--secure",
+    "secure_directory",
+    is_flag=False,
+    flag_value=BESIDE_DATA,
+    metavar="[DIR]",
+    help="Serve by TLS, to users with passwords and rights alone. What that takes is made in DIR if it is not there, or"
+    " beside the data: certificates, a server.properties, a password of the user admin.",
 )
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
 @start_option("--data-dir", type=click.Path(path_type=Path), help="The directory of the logs (log.dirs).")
@@ -116,6 +132,7 @@ def start(
     context: click.Context,
     /,
     config_file: Path | None,
+    secure_directory: str | None,
     overrides: tuple[str, ...],
     declaration_file: Path | None,
     declared_topics: tuple[str, ...],
@@ -131,13 +148,22 @@ def start(
     """
     form = LogFormat(log_format)
     set_up_logging(form, log_level)
+    options = given_options(context)
     try:
-        config = configured(config_file, overrides, given_options(context), form)
+        secured = None
+        if secure_directory is not None:
+            secured = made_secure(secure_directory, config_file, overrides, options, form, may_make=not dry_run)
+            config_file = secured.server_properties
+        config = configured(config_file, overrides, options, form, "PLAINTEXT" if secured is None else "SASL_SSL")
         declaration = read_declarations(
             declaration_file,
             GivenTexts(declared_topics, origin_of(context, "declared_topics")),
             GivenTexts(first_credentials, origin_of(context, "first_credentials")),
         )
+        if secured is not None:
+            declaration = with_admin(declaration, secured, form)
+            if not dry_run:
+                renew_certificate(secured, config, form)
         if dry_run:
             preview(config, declaration, form)
         else:
@@ -184,10 +210,100 @@ def is_from_variable(context: click.Context, parameter: str) -> bool:
     return context.get_parameter_source(parameter) is ParameterSource.ENVIRONMENT
 
 
+def made_secure(
+    directory: str,
+    config_file: Path | None,
+    overrides: tuple[str, ...],
+    options: Mapping[str, GivenOption],
+    form: LogFormat,
+    *,
+    may_make: bool,
+) -> SecureDirectory:
+    """Return the directory of ``--secure``, which is made if it is not there; end the command where it cannot be."""
+    import os
+
+    from trio_broker.cli.secure_directory import SecureDirectory, SecureSettings
+    from trio_broker.config.errors import ConfigError
+    from trio_broker.config.node_config import DEFAULT_LOG_DIRECTORY
+    from trio_broker.config.static_settings import gather_settings
+
+    try:
+        if config_file is not None:
+            raise ConfigError("--secure and --config exclude each other: what --secure makes is such a file")
+        settings = gather_settings(None, parse_overrides(overrides), os.environ, option_variables())
+        if (listeners := settings.effective.get("listeners")) is not None:
+            reason = "name --host and --port, or change listeners in its server.properties"
+            raise ConfigError(f"--secure and listeners ({listeners.origin}) exclude each other: {reason}")
+        apply_options(settings, {name: each for name, each in options.items() if name not in ("host", "port")})
+        texts = {key: each.text for key, each in settings.effective.items()}
+        log_dirs = texts.get("log.dirs", DEFAULT_LOG_DIRECTORY)
+        secured = SecureDirectory(Path(directory or f"{log_dirs.split(',')[0].rstrip('/')}-secure").absolute())
+        if not may_make and not secured.server_properties.exists():
+            raise ConfigError(f"--secure: {secured.path} is not there, and --dry-run makes nothing")
+        password = secured.make(
+            SecureSettings(
+                log_dirs=",".join(str(Path(each.strip()).absolute()) for each in log_dirs.split(",")),
+                listener=f"SASL_SSL://{address(options, 'host', 'port', DEFAULT_PORT)}",
+                admin_listener=texts.get("admin.listener", host_port(DEFAULT_HOST, DEFAULT_ADMIN_PORT)),
+            )
+        )
+    except ConfigError as error:
+        form.fail(str(error))
+    if password is not None:
+        log.info("--secure: %s was made; the password of admin is in %s", secured.path, secured.admin_properties)
+        show_once(f"password   {password}  for the user admin, shown once", form)
+    return secured
+
+
+def show_once(line: str, form: LogFormat) -> None:
+    """Print a secret if somebody looks at it: what is no terminal may be a log."""
+    if form is LogFormat.TEXT and is_terminal():
+        click.echo(line)
+
+
+def is_terminal() -> bool:
+    """Whether somebody looks at standard output."""
+    return sys.stdout.isatty()
+
+
+def with_admin(declaration: Declaration, secured: SecureDirectory, form: LogFormat) -> Declaration:
+    """Add the user admin to what a new cluster gets; end the command where its file is none."""
+    from trio_broker.config.errors import ConfigError
+
+    try:
+        credential = secured.first_credential()
+    except ConfigError as error:
+        form.fail(str(error))
+    if credential is None:
+        return declaration
+    return united(declaration.topics, (*declaration.first_credentials, credential))
+
+
+def renew_certificate(secured: SecureDirectory, config: BrokerConfig, form: LogFormat) -> None:
+    """See to it that the certificate is valid, and names all that clients dial; end the command where it cannot be."""
+    from datetime import UTC, datetime
+
+    from trio_broker.config.errors import ConfigError
+    from trio_broker.config.listeners import advertised_endpoints, listener_endpoints
+
+    try:
+        endpoints = (*listener_endpoints(config.socket_server), *advertised_endpoints(config.socket_server))
+        said = secured.renew([*(each.host for each in endpoints), *config.node.admin_allowed_hosts], datetime.now(UTC))
+    except ConfigError as error:
+        form.fail(str(error))
+    if said:
+        log.info("--secure: %s", said)
+
+
 def configured(
-    config_file: Path | None, overrides: tuple[str, ...], options: Mapping[str, GivenOption], form: LogFormat
+    config_file: Path | None,
+    overrides: tuple[str, ...],
+    options: Mapping[str, GivenOption],
+    form: LogFormat,
+    protocol: str = "PLAINTEXT",
 ) -> BrokerConfig:
-    """Return the configuration; end the command where something is wrong with it."""
+    """Return the configuration, with ``protocol`` on the listener that options stand for; end the command where
+    something is wrong with it."""
     import os
 
     from trio_broker.config.broker_config import broker_config_of
@@ -198,7 +314,7 @@ def configured(
         file = None if config_file is None else read_settings_file(config_file)
         settings = gather_settings(file, parse_overrides(overrides), os.environ, option_variables())
         refuse_unknown_overrides(settings)
-        apply_options(settings, options)
+        apply_options(settings, options, protocol)
         return broker_config_of(settings)
     except ConfigError as error:
         form.fail(str(error))
@@ -232,7 +348,7 @@ def run(config: BrokerConfig, declaration: Declaration, form: LogFormat) -> None
 
     gc.enable()
     for warning in (*config.warnings, *config.without_effect):
-        logging.getLogger(__name__).warning("%s", warning)
+        log.warning("%s", warning)
     bound_kept_memory()
     try:
         run_until_signalled(config, announce=form.announce, declaration=declaration)
@@ -285,18 +401,19 @@ def refuse_unknown_overrides(settings: StaticSettings) -> None:
             raise ConfigError(f"--override {key}: this broker has no such key{BROKER_KEYS.hint(key)}")
 
 
-def apply_options(settings: StaticSettings, options: Mapping[str, GivenOption]) -> None:
+def apply_options(settings: StaticSettings, options: Mapping[str, GivenOption], protocol: str = "PLAINTEXT") -> None:
     """Set the keys for which options stand, at the level of the command line or of the environment.
 
     Raises:
         ConfigError: ``listeners`` is given too. ``--host`` and ``--port`` stand for a plaintext listener, which must
-            not silently replace one that was configured with TLS. Or a variable of an option and that of its key are.
+            not silently replace one that was configured with TLS; one with another ``protocol`` may. Or a variable of
+            an option and that of its key are.
     """
     from trio_broker.config.errors import ConfigError
     from trio_broker.config.static_settings import COMMAND_LINE
 
     listening = [options[name] for name in ("host", "port") if name in options]
-    if listening and (listeners := settings.effective.get("listeners")) is not None:
+    if listening and protocol == "PLAINTEXT" and (listeners := settings.effective.get("listeners")) is not None:
         where = "--override" if listeners.origin == COMMAND_LINE else listeners.origin
         name = listening[-1].name
         raise ConfigError(f"{name} and listeners ({where}) exclude each other: name host and port in listeners")
@@ -304,7 +421,7 @@ def apply_options(settings: StaticSettings, options: Mapping[str, GivenOption]) 
         set_by_options(settings, "log.dirs", str(options["data_dir"].value), [options["data_dir"]])
     if listening:
         listener = address(options, "host", "port", DEFAULT_PORT)
-        set_by_options(settings, "listeners", f"PLAINTEXT://{listener}", listening)
+        set_by_options(settings, "listeners", f"{protocol}://{listener}", listening)
     if admin := [options[name] for name in ("admin_host", "admin_port") if name in options]:
         listener = address(options, "admin_host", "admin_port", DEFAULT_ADMIN_PORT)
         set_by_options(settings, "admin.listener", listener, admin)

@@ -1,0 +1,232 @@
+"""The directory of ``start --secure``: all that makes a broker safe, in ordinary files that are made once.
+
+    ca.pem              the certificate that clients trust
+    ca-key.pem          by which certificates are issued
+    broker.pem          key and certificate of the broker; issued again in time, and where it needs other names
+    admin.properties    for clients of the user admin, with its password
+    server.properties   the settings of the broker; written last, so that a directory which has it is whole
+    admin-tokens        made by the admin page
+
+Only ``ca.pem`` may be read by others than the owner.
+
+Source: docs/decisions/0112-a-safe-broker-by-one-option.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import attrs
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from kafka_wire.sasl.scram import MIN_ITERATIONS, ScramMechanism
+from trio_broker.cli.client_properties import properties_text, scram_properties, write_new_private_file
+from trio_broker.common.properties import parse_properties
+from trio_broker.config.authorizer_config import STANDARD_AUTHORIZER
+from trio_broker.config.errors import ConfigError
+from trio_broker.config.listeners import UNROUTABLE_HOSTS
+from trio_broker.declaration.declaration import DeclaredCredential
+from trio_broker.security.certificate_authority import CertificateAuthority, write_private_file
+from trio_broker.security.key_store import KeyStore
+from trio_broker.security.sasl.jaas import parse_jaas
+
+RENEWAL_DAYS: Final = 30
+"""A certificate that ends sooner is issued again at a start."""
+
+ADMIN: Final = "admin"
+MECHANISM: Final = ScramMechanism.SHA_512
+PASSWORD_BYTES: Final = 18
+"""Of a password that is made here, 24 characters: nobody guesses 144 bits."""
+
+NOT_ISSUED: Final = "is not there"
+
+LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+
+HEAD: Final = """\
+# Made by trio-broker start --secure: an ordinary configuration, to be changed as you like. The same option takes it
+# again at the next start; without it, --config and this file do.
+"""
+
+
+@attrs.frozen
+class SecureSettings:
+    """What a broker has of its own when its directory is made."""
+
+    log_dirs: str
+    listener: str
+    admin_listener: str
+
+
+@attrs.frozen
+class SecureDirectory:
+    """See the head of the file. Everything blocks, and raises ``ConfigError`` with one line."""
+
+    path: Path
+
+    @property
+    def server_properties(self) -> Path:
+        return self.path / "server.properties"
+
+    @property
+    def admin_properties(self) -> Path:
+        return self.path / "admin.properties"
+
+    @property
+    def _authority(self) -> Path:
+        return self.path / "ca.pem"
+
+    @property
+    def _authority_key(self) -> Path:
+        return self.path / "ca-key.pem"
+
+    @property
+    def _key_store(self) -> Path:
+        return self.path / "broker.pem"
+
+    def make(self, settings: SecureSettings) -> str | None:
+        """Make the directory, but for what ``renew`` makes. Return the new password of the user admin, None if all is
+        there already."""
+        if self.server_properties.exists():
+            return None
+        try:
+            self._require_own_files()
+            self.path.mkdir(parents=True, exist_ok=True)
+            password = self._own_password()
+            if password is None:
+                password = secrets.token_urlsafe(PASSWORD_BYTES)
+                write_new_private_file(self.admin_properties, properties_text(self._client_properties(password)))
+            text = HEAD + properties_text(self._broker_properties(settings))
+            write_private_file(self.server_properties, text.encode())
+        except OSError as error:
+            raise ConfigError(f"--secure: {error.filename or self.path}: {error.strerror or error}") from None
+        return password
+
+    def first_credential(self) -> DeclaredCredential | None:
+        """The user admin of a new cluster; None where the file with the password was taken away."""
+        password = self._own_password()
+        if password is None:
+            return None
+        return DeclaredCredential(
+            name=ADMIN, mechanism=MECHANISM, password=password, iterations=MIN_ITERATIONS, origin="--secure"
+        )
+
+    def renew(self, hosts: Iterable[str], now: datetime) -> str:
+        """Make an authority if there is none, and issue the broker's certificate if it is not of this one, ends soon or
+        has not all of ``hosts``. Return what was done and what somebody has to do, in one line; empty where there is
+        nothing."""
+        wanted = sorted({*LOCAL_NAMES, *own_name(), *(host for host in hosts if is_name(host))})
+        try:
+            if not self._authority.exists():
+                self._make_authority(now)
+            reason = self._reason_to_issue(wanted, now)
+            if not reason:
+                return ""
+            if not self._authority_key.exists():
+                return f"{self._key_store} {reason}, and {self._authority_key} is not there to issue another one"
+            authority = CertificateAuthority.of(read_key_store(self._authority_key), now)
+            store = authority.issue_server("trio-broker", wanted, now)
+            write_private_file(self._key_store, store.pem)
+            end = min(certificate_in(store.chain).not_valid_after_utc, authority.certificate.not_valid_after_utc)
+        except OSError as error:
+            raise ConfigError(f"--secure: {error.filename or self.path}: {error.strerror or error}") from None
+        except ValueError as error:
+            raise ConfigError(f"--secure: {self.path}: {error}") from None
+        soon = ": ca.pem ends, and clients need another one" if is_near(end, now) else ""
+        why = "" if reason == NOT_ISSUED else f", since the one before {reason}"
+        return f"{self._key_store} is issued until {end:%Y-%m-%d}{why}{soon}"
+
+    def _reason_to_issue(self, hosts: Collection[str], now: datetime) -> str:
+        if not self._key_store.exists():
+            return NOT_ISSUED
+        certificate = certificate_in(self._key_store.read_bytes())
+        if is_near(certificate.not_valid_after_utc, now):
+            return f"ends on {certificate.not_valid_after_utc:%Y-%m-%d}"
+        try:
+            certificate.verify_directly_issued_by(certificate_in(self._authority.read_bytes()))
+        except (ValueError, InvalidSignature):
+            return "is of another authority"
+        missing = set(hosts) - names_in(certificate)
+        return f"does not name {', '.join(sorted(missing))}" if missing else ""
+
+    def _require_own_files(self) -> None:
+        """Refuse a directory that is another one: files of the same names would mix with those that are there."""
+        own = {path.name for path in (self._authority, self._authority_key, self.admin_properties)}
+        if self.path.exists() and (others := sorted({each.name for each in self.path.iterdir()} - own)):
+            raise ConfigError(f"--secure: {self.path} has no server.properties, but {others[0]}: name a new directory")
+
+    def _make_authority(self, now: datetime) -> None:
+        authority = CertificateAuthority.create(f"trio-broker {socket.gethostname()}"[:64].rstrip(), now)
+        write_private_file(self._authority_key, authority.key_store.pem)
+        self._authority.write_bytes(authority.trusted)
+        self._authority.chmod(0o644)
+
+    def _own_password(self) -> str | None:
+        if not self.admin_properties.exists():
+            return None
+        try:
+            text = self.admin_properties.read_text(encoding="ascii")
+            found = {each.key: each.value for each in parse_properties(text, str(self.admin_properties))}
+            credentials = parse_jaas(found.get("sasl.jaas.config", "")).credentials(MECHANISM.value)
+        except ValueError as error:
+            raise ConfigError(f"--secure: {self.admin_properties}: {error}") from None
+        return credentials.secret
+
+    def _client_properties(self, password: str) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self._authority),
+            **scram_properties(ADMIN, password, MECHANISM.value),
+        }
+
+    def _broker_properties(self, settings: SecureSettings) -> dict[str, str]:
+        return {
+            "log.dirs": settings.log_dirs,
+            "listeners": settings.listener,
+            "sasl.enabled.mechanisms": MECHANISM.value,
+            "ssl.keystore.location": str(self._key_store),
+            "ssl.truststore.location": str(self._authority),
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": f"User:{ADMIN}",
+            "admin.listener": settings.admin_listener,
+            "admin.security.protocol": "SSL",
+            "admin.token.file": str(self.path / "admin-tokens"),
+        }
+
+
+def own_name() -> list[str]:
+    """The name of this machine, if a certificate can have it."""
+    name = socket.gethostname()
+    return [name] if name and name.isascii() else []
+
+
+def is_name(host: str) -> bool:
+    """Whether a client can dial ``host``, which is not every interface."""
+    return bool(host) and host not in UNROUTABLE_HOSTS
+
+
+def is_near(end: datetime, now: datetime) -> bool:
+    return end - now < timedelta(days=RENEWAL_DAYS)
+
+
+def certificate_in(content: bytes) -> x509.Certificate:
+    """The first certificate in a file."""
+    return x509.load_pem_x509_certificates(content)[0]
+
+
+def read_key_store(path: Path) -> KeyStore:
+    """The key in a file and its certificate."""
+    content = path.read_bytes()
+    return KeyStore(content, content)
+
+
+def names_in(certificate: x509.Certificate) -> set[str]:
+    """The hosts that a certificate is for."""
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))}
