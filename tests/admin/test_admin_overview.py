@@ -11,8 +11,9 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import trustme
 
-from broker_admin.getting_started import bootstrap_address, snippets
+from broker_admin.getting_started import PLAINTEXT, bootstrap_address, snippets
 from broker_admin.group_diagnosis import RESTLESS_REBALANCES
 from broker_admin.pages import ASSETS
 from broker_admin.views.node.identity import AdvertisedListener
@@ -29,7 +30,8 @@ from tests.admin.page_reading import (
     assert_shows,
     page_of,
 )
-from tests.running_broker import WAIT_SECONDS, fetch_request
+from tests.running_broker import WAIT_SECONDS, fetch_request, running, view_of
+from tests.security.tls_files import write_key_store
 from tests.waits import fail_after, run_program
 from trio_broker.coordinator.reporting.snapshot import GroupLagReading, GroupRates, LagTrend
 from trio_broker.network.client_activity import ClientSoftware
@@ -65,13 +67,13 @@ def bootstrap_of(live: LiveAdmin) -> str:
 # --- a broker without records ---
 
 
-async def test_a_broker_without_records_shows_its_address_and_three_ways_to_write_the_first(live: LiveAdmin) -> None:
+async def test_a_broker_without_records_shows_its_address_and_five_ways_to_write_the_first(live: LiveAdmin) -> None:
     assert (await live.get("/api/v1/overview"))["has_records"] is False
     page = await page_of(live.http, "/")
     bootstrap = bootstrap_of(live)
-    shown = snippets(bootstrap)
+    shown = snippets(bootstrap, PLAINTEXT)
     assert_shows(page, bootstrap, *(each.title for each in shown), *(each.text for each in shown))
-    assert page.count("data-copies") == 1 + len(shown) == 4
+    assert page.count("data-copies") == 1 + len(shown) == 6
     assert "topics create" not in page
     assert_nothing_is_inline(page)
 
@@ -100,10 +102,37 @@ async def test_a_listener_without_a_host_is_reached_by_the_one_that_the_caller_d
     assert bootstrap_address(attrs.evolve(node, listeners=()), "localhost") == "localhost:9092"
 
 
+def test_each_snippet_of_a_listener_with_tls_and_a_login_has_the_authority_and_the_user() -> None:
+    listener = AdvertisedListener("SASL_SSL", "SASL_SSL", "", 9092, ("PLAIN", "SCRAM-SHA-512"), "/etc/broker/ca.pem")
+    properties, *clients = snippets("broker.example:9092", listener)
+    assert "ssl.truststore.location=/etc/broker/ca.pem\nsasl.mechanism=SCRAM-SHA-512\n" in properties.text
+    for client in clients:
+        assert "/etc/broker/ca.pem" in client.text or "client.properties" in client.text, client
+        assert "PASSWORD" in client.text or "client.properties" in client.text, client
+    assert 'sasl: { mechanism: "scram-sha-512", username: "USER"' in clients[1].text
+
+
+async def test_the_page_of_a_broker_with_tls_and_a_login_names_the_file_that_clients_trust(tmp_path: Path) -> None:
+    key_store = write_key_store(tmp_path / "broker.pem", trustme.CA().issue_cert("127.0.0.1"))
+    secured = {
+        "listeners": "CLIENTS://127.0.0.1:0,OPEN://127.0.0.1:0",
+        "listener.security.protocol.map": "CLIENTS:SASL_SSL,OPEN:PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "ssl.keystore.location": str(key_store),
+        "ssl.truststore.location": str(tmp_path / "ca.pem"),
+    }
+    async with running(tmp_path / "data", **secured) as broker:
+        listeners = view_of(broker).node.identity.description().listeners
+    assert [(each.mechanisms, each.authority) for each in listeners] == [
+        (("SCRAM-SHA-256",), str(tmp_path / "ca.pem")),
+        ((), ""),
+    ]
+
+
 @pytest.mark.compat
 def test_the_snippets_do_what_they_say(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
-        python, _, commands = snippets(broker.bootstrap_servers)
+        python, _, _, _, commands = snippets(broker.bootstrap_servers, PLAINTEXT)
         run_program([sys.executable, "-c", python.text], 60, check=True)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         shell = run_program(

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from broker_admin.app_state import now_ms_of, state_of
 from broker_admin.change_list import WORDS
-from broker_admin.getting_started import creation_command, snippets
+from broker_admin.getting_started import creation_command, first_listener, snippets
 from broker_admin.health import used_ratio
 from broker_admin.health_rules import FULL_DISK_RATIO
 from broker_admin.operations import query_of
@@ -30,7 +30,7 @@ from broker_admin.series_chart import (
     series_charts,
 )
 from broker_admin.storage_texts import forecast_text
-from broker_admin.view import BrokerView, ClusterView
+from broker_admin.view import BrokerView
 from trio_broker.changes.change import ChangeAction, ChangedResource
 
 LIVE_RANGE = "5m"
@@ -85,17 +85,19 @@ async def get_overview_page(request: Request) -> Response:
         }
     )
     if not overview.has_records:
-        context |= start_context(view.cluster, context["bootstrap"])
+        context |= start_context(view, context["bootstrap"])
     render = partial(render_template, "overview/overview.html", context)
     return await page_response(request, render)
 
 
-def start_context(cluster: ClusterView, bootstrap: str) -> dict[str, Any]:
+def start_context(view: BrokerView, bootstrap: str) -> dict[str, Any]:
     """What the page says on a broker without records."""
-    auto_create = cluster.config.entry("auto.create.topics.enable")
+    auto_create = view.cluster.config.entry("auto.create.topics.enable")
+    makes_topics = auto_create is None or auto_create.value == "true"
+    listener = first_listener(view.node.identity.description())
     return {
-        "snippets": snippets(bootstrap),
-        "creation_command": creation_command(bootstrap) if auto_create and auto_create.value != "true" else None,
+        "snippets": snippets(bootstrap, listener),
+        "creation_command": None if makes_topics else creation_command(bootstrap, listener),
     }
 
 

@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from broker_admin.views.node.identity import AdvertisedListener, NodeDescription, Readiness
 from trio_broker import __version__
+from trio_broker.common.security_protocol import SASL_PROTOCOLS, TLS_PROTOCOLS
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.listeners import Endpoint
 from trio_broker.handlers.support.services import BrokerServices
 
 
@@ -25,10 +28,7 @@ class LiveIdentityView:
             cluster_id=node.cluster_id,
             version=__version__,
             durability=self.services.config.node.log_durability,
-            listeners=tuple(
-                AdvertisedListener(each.listener_name, each.security_protocol.name, each.host, each.port)
-                for each in node.advertised.values()
-            ),
+            listeners=tuple(advertised_listener(self.services.config, each) for each in node.advertised.values()),
             started_at_ms=self.started_at_ms,
             now_ms=self.services.clock.now_ms(),
             uptime_seconds=self.services.clock.monotonic() - self._started_at,
@@ -43,3 +43,17 @@ class LiveIdentityView:
         if reason := self.services.log_dir_failures.reason_not_served():
             return reason
         return "the broker is stopping" if self._is_stopping() else ""
+
+
+def advertised_listener(config: BrokerConfig, endpoint: Endpoint) -> AdvertisedListener:
+    """A listener, and what clients need there."""
+    has_login = endpoint.security_protocol in SASL_PROTOCOLS
+    tls = config.ssl_of(endpoint.listener_name) if endpoint.security_protocol in TLS_PROTOCOLS else None
+    return AdvertisedListener(
+        endpoint.listener_name,
+        endpoint.security_protocol.name,
+        endpoint.host,
+        endpoint.port,
+        config.listener_value(endpoint.listener_name, "sasl.enabled.mechanisms") if has_login else (),
+        tls.ssl_truststore_location or "" if tls is not None and tls.ssl_truststore_type == "PEM" else "",
+    )

@@ -9,12 +9,15 @@ import attrs
 
 @attrs.frozen
 class AdvertisedListener:
-    """One address clients may dial."""
+    """One address clients may dial, the ``mechanisms`` by which they log in, and the file with the certificates that
+    the broker trusts there; empty without."""
 
     name: str
     security_protocol: str
     host: str
     port: int
+    mechanisms: tuple[str, ...] = ()
+    authority: str = ""
 
 
 @attrs.frozen
