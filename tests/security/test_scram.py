@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_wire.errors import WireError
 from kafka_wire.sasl.mechanisms import ScramSaslClient
-from kafka_wire.sasl.scram import ClientFirst, ScramMechanism, ServerFirst, escaped
+from kafka_wire.sasl.scram import ClientFirst, ScramMechanism, ServerFirst, escaped, xor
 from tests.security.sasl_conversation import PASSWORDS, SHA_256, credential_of, scram_server
 from trio_broker.security.sasl.sasl_server import SaslFailure
 from trio_broker.security.sasl.scram import ScramSaslServer
@@ -88,6 +88,18 @@ def test_a_proof_with_the_keys_of_nobody_is_refused():
     signature = SHA_256.hmac(bytes(32), f"n=eve,r=client,{first.text},{signed}".encode())
     with pytest.raises(SaslFailure, match="no such user"):
         server.evaluate(f"{signed},p={b64encode(signature).decode()}".encode())
+
+
+def test_a_nonce_behind_the_client_s_own_is_taken_as_librdkafka_before_2_6_1_sends_it():
+    server, asking = scram_server(), client()
+    first = ServerFirst.parse(server.evaluate(asking.first_token()).token)
+    salted = SHA_256.salted_password(PASSWORDS["alice"], first.salt, first.iterations)
+    signed = f"c=biws,r=client{first.nonce}"
+    client_key = SHA_256.client_key(salted)
+    signature = SHA_256.hmac(SHA_256.hash(client_key), f"n=alice,r=client,{first.text},{signed}".encode())
+    done = server.evaluate(f"{signed},p={b64encode(xor(client_key, signature)).decode()}".encode())
+    assert done.identity is not None
+    assert done.identity.user == "alice"
 
 
 @pytest.mark.parametrize(

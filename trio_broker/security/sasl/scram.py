@@ -83,7 +83,8 @@ class ScramSaslServer:
         return ScramCredential(salt_of(digest), no_key, no_key, MIN_ITERATIONS)
 
     def _final(self, exchange: _Exchange, final: ClientFinal) -> Evaluation:
-        if final.nonce != exchange.server.nonce:
+        # librdkafka before 2.6.1 repeats its own nonce before the whole one, which Kafka takes.
+        if final.nonce not in (exchange.server.nonce, exchange.client.nonce + exchange.server.nonce):
             raise SaslFailure("the nonce of the last token is not that of the exchange")
         if final.channel_binding != exchange.client.gs2_header.encode():
             raise SaslFailure("the last token is of another beginning of the exchange")
