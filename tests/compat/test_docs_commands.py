@@ -27,8 +27,8 @@ from trio_broker.testing.process import BrokerProcess
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "commands.md", DOCS / "transactions.md")
-OF_SEVERAL = DOCS / "cluster.md"
-"""Has what needs several brokers; other tests run it."""
+ELSEWHERE = (DOCS / "cluster.md", DOCS / "security.md")
+"""Have what needs several brokers, or a login; other tests run it."""
 SECONDS = 60
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -44,8 +44,12 @@ class Example:
 
 
 def examples() -> list[Example]:
+    return examples_in("\n".join(page.read_text(encoding="utf-8") for page in PAGES))
+
+
+def examples_in(text: str) -> list[Example]:
+    """What the blocks of a text show."""
     found: list[Example] = []
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     for block in BLOCK.findall(text):
         for line in block.splitlines():
             if line.startswith("$ "):
@@ -140,7 +144,8 @@ def test_the_pages_show_every_command() -> None:
     shown = {" ".join(each.split()[1:3]) for example in examples() for each in example.command.split(" | ")}
     assert {"produce greetings", "consume greetings"} <= shown
     lists = re.findall(r"^trio-broker (\w+) +([a-z].+)$", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(lists) == 5
+    assert len(lists) == 6
     named = {f"{group} {name}" for group, names in lists for name in names.split(" | ")}
-    of_several = {each for each in named if f"trio-broker {each}" in OF_SEVERAL.read_text(encoding="utf-8")}
-    assert named - shown - of_several == {"configs describe"}
+    others = "".join(page.read_text(encoding="utf-8") for page in ELSEWHERE)
+    elsewhere = {each for each in named if f"trio-broker {each}" in others}
+    assert named - shown - elsewhere == {"configs describe"}

@@ -24,6 +24,7 @@ COMMANDS = {
     "groups": "trio_broker.cli.groups:groups",
     "transactions": "trio_broker.cli.transactions:transactions",
     "configs": "trio_broker.cli.configs:configs",
+    "users": "trio_broker.cli.users:users",
     "cluster": "trio_broker.cli.cluster:cluster",
     "dump-log": "trio_broker.cli.dump_log:dump_log",
     "export-kafka": "trio_broker.cli.export_kafka:export_kafka",
@@ -35,7 +36,7 @@ COMMANDS = {
 }
 
 
-ALIASES = {"topic": "topics", "group": "groups", "transaction": "transactions", "config": "configs"}
+ALIASES = {"topic": "topics", "group": "groups", "transaction": "transactions", "config": "configs", "user": "users"}
 """The singular forms, which rpk uses."""
 
 

@@ -1,0 +1,74 @@
+"""Reads what a user may do from short texts: ``write:orders`` is an operation and a topic.
+
+A name that ends in ``*`` stands for all that begin so, ``*`` alone for all. Who may read, write, delete or alter
+something may describe it, so that needs no text.
+
+Source: docs/rights.md; Kafka's AclOperation and PatternType.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from kafka_wire.acl import WILDCARD, AclOperation, PatternType, ResourceType
+from trio_broker.common.did_you_mean import did_you_mean
+
+FORM: Final = "OPERATION:TOPIC"
+
+OPERATIONS: Final = {
+    each.name.lower().replace("_", "-"): each
+    for each in (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    )
+}
+"""What may be done to a topic, by its word."""
+
+
+@attrs.frozen
+class GrantedRight:
+    """What somebody may do, from everywhere."""
+
+    operation: AclOperation
+    resource_type: ResourceType
+    resource_name: str
+    pattern_type: PatternType = PatternType.LITERAL
+
+
+def parse_right(text: str) -> GrantedRight:
+    """Return the right to do something to a topic.
+
+    Raises:
+        ValueError: the text is not of that form; the message is one line.
+    """
+    word, separator, name = text.partition(":")
+    if not (separator and name):
+        raise ValueError(f"{text!r}: the form is {FORM}, as in write:orders")
+    if word not in OPERATIONS:
+        raise ValueError(f"{text!r}: {word!r} is none of {', '.join(OPERATIONS)}{did_you_mean(word, OPERATIONS)}")
+    return right_to(OPERATIONS[word], ResourceType.TOPIC, name)
+
+
+def right_to(operation: AclOperation, resource_type: ResourceType, name: str) -> GrantedRight:
+    """Return the right to do ``operation`` to what ``name`` stands for."""
+    if name != WILDCARD and name.endswith(WILDCARD):
+        return GrantedRight(operation, resource_type, name.removesuffix(WILDCARD), PatternType.PREFIXED)
+    return GrantedRight(operation, resource_type, name)
+
+
+def group_right(name: str) -> GrantedRight:
+    """The right to be a member of a group, and to commit."""
+    return right_to(AclOperation.READ, ResourceType.GROUP, name)
+
+
+def transactional_right(name: str) -> GrantedRight:
+    """The right to write in transactions with an id."""
+    return right_to(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
