@@ -48,7 +48,8 @@ def creation_command(bootstrap: str, listener: AdvertisedListener) -> str:
 
 
 def snippets(bootstrap: str, listener: AdvertisedListener) -> tuple[Snippet, ...]:
-    """The same record five times, and before that the file that two of them read, if they need one."""
+    """The same record five times, and before that the user who writes it and the file that two of them read, if they
+    need one."""
     config = command_config(listener)
     properties = java_properties(listener)
     file = Snippet("client.properties of Java's clients, Kafka's tools and trio-broker", lines(properties))
@@ -75,7 +76,12 @@ kcat -C -b {bootstrap} -t {TOPIC} -o beginning -e{kcat_options}"""
     commands = f"""\
 echo hello | trio-broker produce {TOPIC} -b {bootstrap}{config}
 trio-broker consume {TOPIC} -b {bootstrap}{config}"""
+    user = f"""\
+trio-broker users create USER --may create:{TOPIC} write:{TOPIC} read:{TOPIC} \\
+  -b {bootstrap} --command-config admin.properties"""
+    has_users = login_mechanism(listener).startswith("SCRAM-")
     return (
+        *([Snippet("A user with these rights alone, created by an administrator", user)] if has_users else []),
         *([file] if properties else []),
         Snippet("Python: pip install confluent-kafka", python),
         Snippet("Node: npm install kafkajs", node),

@@ -104,7 +104,8 @@ async def test_a_listener_without_a_host_is_reached_by_the_one_that_the_caller_d
 
 def test_each_snippet_of_a_listener_with_tls_and_a_login_has_the_authority_and_the_user() -> None:
     listener = AdvertisedListener("SASL_SSL", "SASL_SSL", "", 9092, ("PLAIN", "SCRAM-SHA-512"), "/etc/broker/ca.pem")
-    properties, *clients = snippets("broker.example:9092", listener)
+    user, properties, *clients = snippets("broker.example:9092", listener)
+    assert user.text.startswith("trio-broker users create USER --may create:greetings write:greetings")
     assert "ssl.truststore.location=/etc/broker/ca.pem\nsasl.mechanism=SCRAM-SHA-512\n" in properties.text
     for client in clients:
         assert "/etc/broker/ca.pem" in client.text or "client.properties" in client.text, client
