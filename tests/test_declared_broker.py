@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -15,8 +16,15 @@ from trio_broker.changes.change import Change
 from trio_broker.cluster.declaration_preview import preview_declaration
 from trio_broker.cluster.scram_control import find_credential
 from trio_broker.declaration.credential_plan import is_kept
-from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredCredential, DeclaredTopic
+from trio_broker.declaration.declaration import (
+    Declaration,
+    DeclarationError,
+    DeclaredCredential,
+    DeclaredTopic,
+    DeclaredUser,
+)
 from trio_broker.declaration.plan import difference_lines
+from trio_broker.declaration.rights_text import group_right, parse_right
 from trio_broker.runtime.real import real_runtime
 from trio_broker.storage.errors import DataDirectoryError
 
@@ -180,6 +188,78 @@ async def test_the_first_user_is_there_before_clients_are_served_and_a_later_sta
     assert await is_password(tmp_path, first_user("admin", "two"), "admin", "one")
     assert not await is_password(tmp_path, first_user("bob", "two"), "bob", "two")
     assert "no user of --add-scram is added: the cluster is not new" in caplog.text
+
+
+AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+}
+
+
+def user_declaration(password: str = "secret", quota: float = 5.0, topic: str = "orders") -> Declaration:
+    [credential] = first_user("bob", password).first_credentials
+    user = DeclaredUser(
+        name="bob",
+        credential=credential,
+        rights=(parse_right(f"write:{topic}"), group_right("billing")),
+        quotas={"producer_byte_rate": quota},
+        origin="cluster.toml",
+    )
+    return Declaration(users=(user,))
+
+
+async def lines_of_a_start(directory, declared: Declaration, caplog) -> list[str]:
+    """What a start has changed by what is declared."""
+    caplog.clear()
+    broker = declaring(directory, declared, **AUTHORIZED)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        broker.stop()
+    return [each.getMessage().partition(": ")[2] for each in caplog.records if "declared by" in each.getMessage()]
+
+
+async def test_a_user_has_rights_quotas_and_a_password_and_a_second_start_changes_nothing(tmp_path, caplog):
+    caplog.set_level("INFO")
+    rights = ["+ user bob: may write:orders", "+ user bob: may read:group:billing"]
+    first = [*rights, "+ user bob: producer_byte_rate 5", "+ user bob: SCRAM-SHA-512"]
+    declared = user_declaration()
+    config = make_broker(tmp_path, None, **AUTHORIZED).config
+    assert difference_lines(await preview_declaration(declared, config, real_runtime())) == first
+    assert await lines_of_a_start(tmp_path, declared, caplog) == first
+    assert await lines_of_a_start(tmp_path, declared, caplog) == []
+    assert difference_lines(await preview_declaration(declared, config, real_runtime())) == ["= user bob"]
+    assert "secret" not in caplog.text
+
+
+async def test_what_a_declaration_says_anew_of_a_user_is_changed_and_what_it_leaves_out_stays(tmp_path, caplog):
+    caplog.set_level("INFO")
+    await lines_of_a_start(tmp_path, user_declaration(), caplog)
+    assert await lines_of_a_start(tmp_path, user_declaration("other", 6.0, "returns"), caplog) == [
+        "+ user bob: may write:returns",
+        "~ user bob: producer_byte_rate 5 → 6",
+        "~ user bob: another password for SCRAM-SHA-512",
+    ]
+    assert await lines_of_a_start(tmp_path, user_declaration("other", 6.0), caplog) == []
+
+
+async def test_rights_without_an_authorizer_end_the_start(tmp_path):
+    reason = "cluster.toml: user 'bob': rights have no effect without authorizer.class.name"
+    assert set(await refused(tmp_path, user_declaration())) == {reason}
+
+
+async def test_the_first_user_goes_before_all_else_that_is_declared(tmp_path, monkeypatch):
+    """Else a crash would leave a cluster that is not new any more, and that nobody can enter."""
+
+    async def crash(*_: object, validate_only: bool) -> list[str]:
+        if not validate_only:
+            raise OSError("the disk has failed")
+        return []
+
+    monkeypatch.setattr("trio_broker.cluster.declarations.change_topics", crash)
+    declared = attrs.evolve(first_user("admin", "one"), topics=declaration().topics)
+    await refused(tmp_path, declared)
+    monkeypatch.undo()
+    assert await is_password(tmp_path, Declaration(), "admin", "one")
 
 
 async def test_a_start_that_was_cut_short_before_the_first_user_adds_it_at_the_next(tmp_path):

@@ -12,7 +12,7 @@ from trio_broker.declaration.topic_text import parse_topic
 
 
 def read(text: str) -> tuple[DeclaredTopic, ...]:
-    return read_declaration("topics.toml", text.encode())
+    return read_declaration("topics.toml", text.encode()).topics
 
 
 def reasons(text: str) -> list[str]:
@@ -61,7 +61,7 @@ def test_no_setting_of_topics_is_a_table_of_others():
         ("[topics.a]\npartitions 3\n", ":2:12: Expected '=' after a key in a key/value pair"),
         ("[topics.a", ": Expected ']' at the end of a table declaration at the end of the file"),
         ("[topic.a]\n", ": unknown table 'topic'; did you mean topics?"),
-        ("[users.a]\n", ": unknown table 'users'; known: topics"),
+        ("[groups.a]\n", ": unknown table 'groups'; known: topics, users"),
         ("topics = 3\n", ": topics has to be a table of topics: [topics.NAME]"),
         ("[topics]\na = 3\n", ": topic 'a': it has to be a table: [topics.a]"),
         ("[topics.a]\npartition = 3\n", ": topic 'a': unknown key 'partition'; did you mean partitions?"),

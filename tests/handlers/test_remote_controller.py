@@ -8,6 +8,7 @@ from unittest.mock import ANY
 import attrs
 import pytest
 
+from kafka_wire.acl import AclOperation, ResourceType
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.sasl.scram import ScramMechanism
@@ -15,8 +16,10 @@ from tests.handlers.second_broker import LOG_DIR, NODE_ID
 from tests.handlers.two_brokers import HERE, NOWHERE, TwoBrokers, two_brokers
 from trio_broker.changes.audit_context import CALLER
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin
+from trio_broker.cluster.acl_control import acl_of, acl_records
 from trio_broker.cluster.alter_partition import PartitionAlteration, ReplicaState
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
+from trio_broker.cluster.client_quota_control import QuotaAlteration, quotas_of
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.configuration_control import (
     ConfigAlteration,
@@ -25,6 +28,7 @@ from trio_broker.cluster.configuration_control import (
     ResourceReplacement,
 )
 from trio_broker.cluster.controller_channel import CALL_SECONDS, ControllerChannels
+from trio_broker.cluster.declared_users import entry_of
 from trio_broker.cluster.features import own_features
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.cluster.remote_controller import RemoteController
@@ -32,6 +36,8 @@ from trio_broker.cluster.replication_control import NewPartitions, NewTopic, Top
 from trio_broker.cluster.scram_control import ScramDeletion, ScramUpsertion, find_credential
 from trio_broker.common.security_protocol import SecurityProtocol
 from trio_broker.config.listeners import Endpoint
+from trio_broker.declaration.rights_text import GrantedRight
+from trio_broker.security.standard_authorizer import StandardAuthorizer
 
 SESSION_SECONDS = 9.0
 
@@ -113,6 +119,21 @@ async def test_passwords_are_set_and_taken_away(asking):
     assert find_credential(asking.image, "bob", ScramMechanism.SHA_512) is not None
     assert await asking.remote.alter_scram_credentials([ScramDeletion("bob", 2)]) == {"bob": None}
     assert find_credential(asking.image, "bob", ScramMechanism.SHA_512) is None
+
+
+async def test_rights_are_granted_and_quotas_set(asking):
+    controller = asking.brokers.controller.services
+    controller.authorizer = StandardAuthorizer(frozenset({"User:ANONYMOUS"}), allow_everyone_if_no_acl_found=False)
+    right = GrantedRight(AclOperation.WRITE, ResourceType.TOPIC, "orders")
+    entry = entry_of(right, "bob")
+    assert await asking.remote.create_acls([entry, attrs.evolve(entry, resource_name="")]) == [entry, ANY]
+    assert list(map(acl_of, acl_records(asking.image).values())) == [entry]
+    bob = (("user", "bob"),)
+    wanted = [QuotaAlteration(bob, (("producer_byte_rate", 5.0),)), QuotaAlteration(bob, (("nonsense", 5.0),))]
+    assert await asking.remote.alter_client_quotas(wanted[:1], validate_only=True) == [None]
+    assert quotas_of(asking.image).of_entities == {}
+    assert await asking.remote.alter_client_quotas(wanted, validate_only=False) == [None, ANY]
+    assert quotas_of(asking.image).of_entities == {frozenset(bob): {"producer_byte_rate": 5.0}}
 
 
 async def test_settings_are_altered_and_replaced(asking):

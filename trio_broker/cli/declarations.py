@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import attrs
 
-from trio_broker.cli.passwords import read_password
-from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredCredential, DeclaredTopic, united
+from trio_broker.cli.passwords import password_in_variable, read_password
+from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredCredential, united
 from trio_broker.declaration.topic_text import parse_topic
 
 T = TypeVar("T")
@@ -32,23 +32,24 @@ def read_declarations(
     Raises:
         DeclarationError: one of them is malformed, or something is declared twice.
     """
-    declared: list[DeclaredTopic] = []
+    in_file = Declaration()
     if file is not None:
         # Imported here: most commands need no TOML.
         from trio_broker.declaration.declaration_file import read_declaration
+        from trio_broker.declaration.user_table import Secrets
 
         try:
-            declared += read_declaration(str(file), file.read_bytes())
+            in_file = read_declaration(str(file), file.read_bytes(), Secrets(read_password, password_in_variable))
         except OSError as error:
             raise DeclarationError([f"{file}: {error.strerror or error}"]) from None
-    declared += parsed(parse_topic, topics)
+    declared = [*in_file.topics, *parsed(parse_topic, topics)]
     credentials: list[DeclaredCredential] = []
     if first_credentials.texts:
         # Imported here: a start without the option needs nothing of the wire.
         from trio_broker.declaration.scram_text import parse_scram
 
         credentials = parsed(partial(parse_scram, read_password=read_password), first_credentials)
-    return united(declared, credentials)
+    return united(declared, credentials, in_file.users)
 
 
 def parsed(parse: Callable[[str, str], T], given: GivenTexts) -> list[T]:

@@ -1,7 +1,8 @@
-"""Where commands have passwords from: a file, never an argument, which everybody sees who lists the processes."""
+"""Where passwords come from: a file or a variable, never an argument, which everybody sees who lists the processes."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -15,6 +16,17 @@ def read_password(path: str) -> str:
         return password_in(Path(path).read_bytes(), path)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from None
+
+
+def password_in_variable(name: str) -> str:
+    """Return the password in a variable of the environment.
+
+    Raises:
+        ValueError: it is not set, or is empty.
+    """
+    if not (password := os.environ.get(name, "")):
+        raise ValueError(f"the variable {name} is not set")
+    return password
 
 
 def password_in(content: bytes, name: str) -> str:

@@ -276,7 +276,7 @@ def with_admin(declaration: Declaration, secured: SecureDirectory, form: LogForm
         form.fail(str(error))
     if credential is None:
         return declaration
-    return united(declaration.topics, (*declaration.first_credentials, credential))
+    return united(declaration.topics, (*declaration.first_credentials, credential), declaration.users)
 
 
 def renew_certificate(secured: SecureDirectory, config: BrokerConfig, form: LogFormat) -> None:

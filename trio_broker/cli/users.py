@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import click
 
-from kafka_wire.acl import WILDCARD, AclPermissionType, PatternType
+from kafka_wire.acl import WILDCARD, AclPermissionType
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.sasl.scram import ScramMechanism
 from trio_broker.cli.command_group import CommandGroup
@@ -26,7 +26,14 @@ from trio_broker.client.acls import create_acls, delete_acls, describe_acls
 from trio_broker.client.errors import ClientError, Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.scram_users import delete_passwords, describe_users, set_password
-from trio_broker.declaration.rights_text import FORM, GrantedRight, group_right, parse_right, transactional_right
+from trio_broker.declaration.rights_text import (
+    FORM,
+    GrantedRight,
+    group_right,
+    parse_right,
+    right_text,
+    transactional_right,
+)
 from trio_broker.security.standard_acl import StandardAcl
 
 PASSWORD_BYTES: Final = 18
@@ -94,13 +101,11 @@ def entry_of(right: GrantedRight, name: str) -> StandardAcl:
     )
 
 
-def right_text(acl: StandardAcl) -> str:
+def entry_text(acl: StandardAcl) -> str:
     """An entry in the words of the options, as far as they have them."""
-    star = WILDCARD if acl.pattern_type is PatternType.PREFIXED else ""
-    kind = "" if acl.resource_type.name == "TOPIC" else f"{acl.resource_type.name.lower().replace('_', '-')}:"
-    denied = "not " if acl.is_deny else ""
+    right = GrantedRight(acl.operation, acl.resource_type, acl.resource_name, acl.pattern_type)
     where = "" if acl.host == WILDCARD else f" from {acl.host}"
-    return f"{denied}{acl.operation.name.lower().replace('_', '-')}:{kind}{acl.resource_name}{star}{where}"
+    return f"{'not ' if acl.is_deny else ''}{right_text(right)}{where}"
 
 
 # --- list ---
@@ -114,7 +119,7 @@ def list_command(client: KafkaClient, as_json: bool) -> None:
     mechanisms = describe_users(client)
     rights: dict[str, list[str]] = {name: [] for name in mechanisms}
     for acl in entries(client):
-        rights.setdefault(acl.principal.removeprefix("User:"), []).append(right_text(acl))
+        rights.setdefault(acl.principal.removeprefix("User:"), []).append(entry_text(acl))
     rows = [
         {
             "user": name,
@@ -221,7 +226,7 @@ def taken_back(
 
 def report(name: str, done: str, password: str | None, *, as_json: bool, rights: Iterable[StandardAcl] = ()) -> None:
     """Print what was done, and a password that nobody knows yet."""
-    texts = [right_text(each) for each in rights]
+    texts = [entry_text(each) for each in rights]
     if as_json:
         secret = {} if password is None else {"password": password}
         print_json({"user": name, **secret, "rights": texts})
@@ -270,7 +275,7 @@ def delete_command(client: KafkaClient, name: str, consent: Consent, as_json: bo
     acls = entries(client, principal_of(name))
     if not passwords and not acls:
         fail(f"there is no user {name!r}, and no entry about it")
-    row = {"user": name, "mechanisms": [each.value for each in passwords], "rights": sorted(map(right_text, acls))}
+    row = {"user": name, "mechanisms": [each.value for each in passwords], "rights": sorted(map(entry_text, acls))}
     columns = {"USER": "user", "MECHANISMS": "mechanisms", "RIGHTS": "rights", "DELETED": "deleted"}
     if consent is Consent.ASK:
         print_table(columns, [row], err=True)

@@ -87,6 +87,20 @@ class ControllerClient(Protocol):
         """Change the passwords of users for SCRAM; return each user's error, None for those that are changed."""
         ...
 
+    async def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool
+    ) -> list[KafkaError | None]:
+        """Set and remove quotas of each entity; results in the order of ``alterations``."""
+        ...
+
+    async def create_acls(self, acls: Sequence[StandardAcl]) -> list[StandardAcl | KafkaError]:
+        """Create each access control entry that there is not yet; results in the order of ``acls``.
+
+        Raises:
+            KafkaError: INVALID_REQUEST: they are too many.
+        """
+        ...
+
     async def register_broker(self, node: NodeRegistration) -> int:
         """Register the start of one broker of several, which is fenced at first. Returns the broker epoch.
 
@@ -157,12 +171,6 @@ class ControllerApi(ControllerClient, Protocol):
         """As above."""
         ...
 
-    async def alter_client_quotas(
-        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool
-    ) -> list[KafkaError | None]:
-        """Set and remove quotas of each entity; results in the order of ``alterations``."""
-        ...
-
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[TopicPartition]
     ) -> list[KafkaError | None]:
@@ -173,14 +181,6 @@ class ControllerApi(ControllerClient, Protocol):
         self, reassignments: Sequence[Reassignment], *, allow_replication_factor_change: bool
     ) -> list[KafkaError | None]:
         """Assign each partition its replicas; results in the order of ``reassignments``."""
-        ...
-
-    async def create_acls(self, acls: Sequence[StandardAcl]) -> list[StandardAcl | KafkaError]:
-        """Create each access control entry that there is not yet; results in the order of ``acls``.
-
-        Raises:
-            KafkaError: INVALID_REQUEST: they are too many.
-        """
         ...
 
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[Sequence[StandardAcl] | KafkaError]:

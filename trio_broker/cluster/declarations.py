@@ -7,6 +7,7 @@ changes leaves a part of them, and the next start makes the rest.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 import attrs
 
@@ -16,12 +17,14 @@ from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.declared_credentials import plan_credentials_on_image, set_passwords
 from trio_broker.cluster.declared_topics import additional_partitions, change_topics, plan_topics_on_image
+from trio_broker.cluster.declared_users import grant_rights, plan_users_on_image, set_quotas
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import require_room
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.declaration.credential_plan import CredentialPlan
-from trio_broker.declaration.declaration import Declaration, DeclarationError
+from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredCredential
 from trio_broker.declaration.plan import Plan, TopicPlan, difference_lines
+from trio_broker.declaration.user_plan import UserPlan
 from trio_broker.runtime.runtime import Runtime
 
 log = logging.getLogger(__name__)
@@ -32,11 +35,16 @@ class DeclarationPlan:
     """What is to be done about all that is declared."""
 
     topics: tuple[TopicPlan, ...]
+    users: tuple[UserPlan, ...]
     credentials: tuple[CredentialPlan, ...]
 
     @property
     def all(self) -> tuple[Plan, ...]:
-        return (*self.topics, *self.credentials)
+        return (*self.topics, *self.users, *self.credentials)
+
+    def credentials_of(self, declared: Collection[DeclaredCredential]) -> list[CredentialPlan]:
+        """What is to be done about some of the passwords."""
+        return [each for each in self.credentials if each.declared in declared]
 
 
 @attrs.define
@@ -55,6 +63,7 @@ class Declarator:
         """
         return DeclarationPlan(
             plan_topics_on_image(self.declaration, image, self.config),
+            plan_users_on_image(self.declaration, image, self.config),
             await plan_credentials_on_image(self.declaration, image, self.runtime),
         )
 
@@ -86,11 +95,20 @@ class Declarator:
             DeclarationError: some are refused, or the disk has refused.
         """
         try:
+            reasons: list[str] = []
             if validate_only:
                 require_room(image.partition_count, additional_partitions(plan.topics, self.config))
-            reasons = await change_topics(plan.topics, controller, validate_only=validate_only)
+            else:
+                # Before all else: with anything in it the cluster is not new any more, after a crash.
+                first = plan.credentials_of(self.declaration.first_credentials)
+                reasons += await set_passwords(first, controller, self.runtime)
+            reasons += await change_topics(plan.topics, controller, validate_only=validate_only)
+            reasons += await set_quotas(plan.users, controller, validate_only=validate_only)
             if not validate_only:
-                reasons += await set_passwords(plan.credentials, controller, self.runtime)
+                # In this order, so that who can log in has all rights.
+                reasons += await grant_rights(plan.users, controller)
+                others = plan.credentials_of(self.declaration.credentials)
+                reasons += await set_passwords(others, controller, self.runtime)
         except (KafkaError, OSError) as error:
             # It is about a request as a whole.
             reasons = [f"{self.declaration.origin}: {error}"]

@@ -35,12 +35,13 @@ def is_new_cluster(image: MetadataImage) -> bool:
 async def plan_credentials_on_image(
     declaration: Declaration, image: MetadataImage, runtime: Runtime
 ) -> tuple[CredentialPlan, ...]:
-    """Return what is to be done about each password."""
-    declared = declaration.first_credentials
-    if declared and not is_new_cluster(image):
+    """Return what is to be done about each password, those of the first users first."""
+    first = declaration.first_credentials
+    if first and not is_new_cluster(image):
         # A password that was changed since must not be that of the first start again, nor a deleted user be back.
-        log.info("no user of %s is added: the cluster is not new", declared[0].origin)
-        declared = ()
+        log.info("no user of %s is added: the cluster is not new", first[0].origin)
+        first = ()
+    declared = (*first, *declaration.credentials)
     return await runtime.workers.run(partial(plan_credentials, declared, partial(find_credential, image)))
 
 

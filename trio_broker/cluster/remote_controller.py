@@ -21,6 +21,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.headers import RequestHeader
 from kafka_wire.messages import alter_configs, incremental_alter_configs
 from kafka_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kafka_wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData
 from kafka_wire.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData
 from kafka_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -30,6 +31,7 @@ from kafka_wire.messages.alter_user_scram_credentials import (
 from kafka_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from kafka_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kafka_wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from kafka_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from kafka_wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -43,12 +45,14 @@ from kafka_wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafka_wire.messages.describe_client_quotas import EntityData
 from kafka_wire.primitives import NO_BROKER_EPOCH
 from kafka_wire.schema import Request
 from trio_broker.changes.audit_context import CALLER
 from trio_broker.cluster.alter_partition import PartitionAlteration
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
 from trio_broker.cluster.broker_liveness import BrokerHeartbeatReply
+from trio_broker.cluster.client_quota_control import QuotaAlteration
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.configuration_control import ConfigChange, ResourceAlterations, ResourceReplacement
 from trio_broker.cluster.controller_channel import ControllerChannels, NotController, SendToController
@@ -70,6 +74,7 @@ from trio_broker.cluster.write_operations import outcomes_of
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigSource
+from trio_broker.security.standard_acl import StandardAcl
 
 ResponseT = TypeVar("ResponseT")
 
@@ -164,6 +169,28 @@ class RemoteController:
             return {each.user: _error_of(each) for each in (await _forwarded(send, request)).results}
 
         return await self.channels.requests.call(lambda: self.controller.alter_scram_credentials(changes), there)
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool
+    ) -> list[KafkaError | None]:
+        entries = [_quota_entry(each) for each in alterations]
+        request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+
+        async def there(send: SendToController) -> list[KafkaError | None]:
+            return [_error_of(each) for each in (await _forwarded(send, request)).entries]
+
+        return await self.channels.requests.call(
+            lambda: self.controller.alter_client_quotas(alterations, validate_only=validate_only), there
+        )
+
+    async def create_acls(self, acls: Sequence[StandardAcl]) -> list[StandardAcl | KafkaError]:
+        request = CreateAclsRequest(creations=[_acl_creation(each) for each in acls])
+
+        async def there(send: SendToController) -> list[StandardAcl | KafkaError]:
+            results = (await _forwarded(send, request)).results
+            return [_error_of(each) or acl for acl, each in zip(acls, results, strict=True)]
+
+        return await self.channels.requests.call(lambda: self.controller.create_acls(acls), there)
 
     # --- What brokers ask ---
 
@@ -363,6 +390,25 @@ def _config_requests(changes: Sequence[ConfigChange], validate_only: bool) -> It
         yield incremental_alter_configs.IncrementalAlterConfigsRequest(resources=altered, validate_only=validate_only)
     if replaced:
         yield alter_configs.AlterConfigsRequest(resources=replaced, validate_only=validate_only)
+
+
+def _quota_entry(change: QuotaAlteration) -> AlterClientQuotasRequest.EntryData:
+    return AlterClientQuotasRequest.EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in change.entity],
+        ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in change.ops],
+    )
+
+
+def _acl_creation(acl: StandardAcl) -> AclCreation:
+    return AclCreation(
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        resource_pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission_type,
+    )
 
 
 def _scram_deletion(change: ScramDeletion) -> ScramCredentialDeletion:

@@ -13,6 +13,7 @@ import attrs
 
 if TYPE_CHECKING:
     from kafka_wire.sasl.scram import ScramMechanism
+    from trio_broker.declaration.rights_text import GrantedRight
 
 
 class DeclarationError(Exception):
@@ -52,30 +53,58 @@ class DeclaredCredential:
         return f"{self.origin}: user {self.name!r}"
 
 
+@attrs.frozen(kw_only=True)
+class DeclaredUser:
+    """What a user may do and have; ``credential`` is None for one who has no password here, as with a certificate."""
+
+    name: str
+    credential: DeclaredCredential | None = None
+    rights: tuple[GrantedRight, ...] = ()
+    quotas: Mapping[str, float] = attrs.field(factory=dict)
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: user {self.name!r}"
+
+
 @attrs.frozen
 class Declaration:
-    """All that is declared, each topic once. ``first_credentials`` are for a cluster that has nothing yet."""
+    """All that is declared, each topic and user once. ``first_credentials`` are for a cluster that has nothing yet."""
 
     topics: tuple[DeclaredTopic, ...] = ()
     first_credentials: tuple[DeclaredCredential, ...] = ()
+    users: tuple[DeclaredUser, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.topics or self.first_credentials)
+        return bool(self.topics or self.first_credentials or self.users)
+
+    @property
+    def credentials(self) -> tuple[DeclaredCredential, ...]:
+        """The passwords that users have, at every start."""
+        return tuple(each.credential for each in self.users if each.credential is not None)
 
     @property
     def origin(self) -> str:
         """The file and the options, as far as they declare anything."""
-        origins = [each.origin for each in self.topics] + [each.origin for each in self.first_credentials]
-        return ", ".join(dict.fromkeys(origins))
+        declared: tuple[DeclaredTopic | DeclaredCredential | DeclaredUser, ...] = (
+            *self.topics,
+            *self.first_credentials,
+            *self.users,
+        )
+        return ", ".join(dict.fromkeys(each.origin for each in declared))
 
 
-def united(topics: Iterable[DeclaredTopic], first_credentials: Iterable[DeclaredCredential] = ()) -> Declaration:
+def united(
+    topics: Iterable[DeclaredTopic],
+    first_credentials: Iterable[DeclaredCredential] = (),
+    users: Iterable[DeclaredUser] = (),
+) -> Declaration:
     """Return the declaration of these topics and users.
 
     Raises:
         DeclarationError: one is declared twice.
     """
-    declaration = Declaration(tuple(topics), tuple(first_credentials))
+    declaration = Declaration(tuple(topics), tuple(first_credentials), tuple(users))
     counts = Counter(
         [f"topic {each.name!r}" for each in declaration.topics]
         + [f"user {each.name!r} with {each.mechanism.value}" for each in declaration.first_credentials]

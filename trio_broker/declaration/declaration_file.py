@@ -8,6 +8,16 @@
     retention.ms = 86_400_000
     cleanup.policy = ["compact", "delete"]
 
+    [users.orders-app]
+    password_file = "/run/secrets/orders-app"
+    may = ["write:orders", "read:returns-*"]
+    groups = ["billing"]
+
+    [users.orders-app.quotas]
+    producer_byte_rate = 1_048_576
+
+A password stands in another file, or in the variable that ``password_env`` names.
+
 A setting may be written with quotes or without: TOML makes tables of dotted keys, which are joined again here. A list
 stands for its items with commas between them. Every table and key that is not known is refused, so that a misspelt one
 is found, and so that a file for a later version, with further tables, is not carried out in part.
@@ -19,40 +29,53 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from kafka_wire.limits import MAX_PARTITION_COUNT, MAX_REPLICATION_FACTOR
 from trio_broker.common.did_you_mean import did_you_mean
-from trio_broker.declaration.declaration import DeclarationError, DeclaredTopic
+from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredTopic
+from trio_broker.declaration.user_table import NO_SECRETS, Secrets, declared_user, unknown
 
-TABLES: Final = ("topics",)
+T = TypeVar("T")
+
+TABLES: Final = ("topics", "users")
 TOPIC_KEYS: Final = ("partitions", "replication_factor", "config")
 
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
-def read_declaration(name: str, content: bytes) -> tuple[DeclaredTopic, ...]:
-    """Return the topics that a file declares; ``name`` is the file's, for messages.
+def read_declaration(name: str, content: bytes, secrets: Secrets = NO_SECRETS) -> Declaration:
+    """Return what a file declares; ``name`` is the file's, for messages.
 
     Raises:
         DeclarationError: it is no TOML, or declares what cannot be.
     """
     document = _parsed(name, content)
-    reasons = list(_unknown(document, TABLES, name, "table"))
-    tables = document.get("topics", {})
-    if not isinstance(tables, dict):
-        reasons.append(f"{name}: topics has to be a table of topics: [topics.NAME]")
-        tables = {}
-    topics = []
-    for topic, table in tables.items():
-        try:
-            topics.append(_topic(name, topic, table))
-        except DeclarationError as error:
-            reasons += error.reasons
+    reasons = list(unknown(document, TABLES, name, "table"))
+    topics = _each(name, document, "topics", partial(_topic, name), reasons)
+    users = _each(name, document, "users", partial(declared_user, name, secrets=secrets), reasons)
     if reasons:
         raise DeclarationError(reasons)
-    return tuple(topics)
+    return Declaration(topics=topics, users=users)
+
+
+def _each(
+    file: str, document: Mapping[str, Any], kind: str, read: Callable[[str, Any], T], reasons: list[str]
+) -> tuple[T, ...]:
+    """Read each table of a kind, and note what is refused."""
+    tables = document.get(kind, {})
+    if not isinstance(tables, dict):
+        reasons.append(f"{file}: {kind} has to be a table of {kind}: [{kind}.NAME]")
+        return ()
+    found = []
+    for name, table in tables.items():
+        try:
+            found.append(read(name, table))
+        except DeclarationError as error:
+            reasons += error.reasons
+    return tuple(found)
 
 
 def _parsed(name: str, content: bytes) -> dict[str, Any]:
@@ -70,18 +93,11 @@ def _parsed(name: str, content: bytes) -> dict[str, Any]:
         raise DeclarationError([f"{name}: its values are nested too deeply"]) from None
 
 
-def _unknown(names: Iterable[str], known: Sequence[str], where: str, kind: str) -> Iterator[str]:
-    for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
-            yield f"{where}: unknown {kind} {name!r}{hint}"
-
-
 def _topic(file: str, name: str, table: Any) -> DeclaredTopic:
     where = f"{file}: topic {name!r}"
     if not isinstance(table, dict):
         raise DeclarationError([f"{where}: it has to be a table: [topics.{name}]"])
-    reasons = list(_unknown((key for key in table if not _is_part_of_name(key, table)), TOPIC_KEYS, where, "key"))
+    reasons = list(unknown((key for key in table if not _is_part_of_name(key, table)), TOPIC_KEYS, where, "key"))
     reasons += [
         f'{where}: unknown key {key!r}; a name with a dot has quotes: [topics."{name}.{key}"]'
         for key in table

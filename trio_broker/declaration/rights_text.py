@@ -72,3 +72,14 @@ def group_right(name: str) -> GrantedRight:
 def transactional_right(name: str) -> GrantedRight:
     """The right to write in transactions with an id."""
     return right_to(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+
+
+def right_text(right: GrantedRight) -> str:
+    """A right in the words that ``parse_right`` reads, with the type of what is no topic."""
+    star = WILDCARD if right.pattern_type is PatternType.PREFIXED else ""
+    kind = "" if right.resource_type is ResourceType.TOPIC else f"{_word(right.resource_type)}:"
+    return f"{_word(right.operation)}:{kind}{right.resource_name}{star}"
+
+
+def _word(member: AclOperation | ResourceType) -> str:
+    return member.name.lower().replace("_", "-")
