@@ -74,7 +74,6 @@ from trio_broker.coordinator.transactions.add_partitions_to_txn_manager import A
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.coordinator.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
-from trio_broker.network.network_client import BrokerLogin
 from trio_broker.network.network_clients import NetworkClients
 from trio_broker.partition.log_loader import LogLoader
 from trio_broker.partition.partition import Durability
@@ -86,7 +85,7 @@ from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.randomness import random_uuid
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.workers import Workers
-from trio_broker.security.sasl.broker_login import is_login_between_brokers, new_broker_client
+from trio_broker.security.broker_security import broker_security
 from trio_broker.security.standard_authorizer import StandardAuthorizer
 from trio_broker.storage import partition_metadata
 from trio_broker.storage.errors import is_shortage
@@ -472,10 +471,8 @@ def broker_clients(config: BrokerConfig, runtime: Runtime, metadata_cache: Metad
 
 def network_clients(config: BrokerConfig, runtime: Runtime) -> NetworkClients:
     """Connections to other brokers, in the name of this one."""
-    login = None
-    if is_login_between_brokers(config):
-        login = BrokerLogin(partial(new_broker_client, config, runtime.random), runtime.workers)
-    return NetworkClients(runtime.network, client_id_of(config.node.node_id), login)
+    security = broker_security(config, runtime.random, runtime.workers)
+    return NetworkClients(runtime.network, client_id_of(config.node.node_id), security)
 
 
 async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:

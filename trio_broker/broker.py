@@ -75,12 +75,8 @@ from trio_broker.runtime.memory import release_free_memory
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.service_manager import ServiceReport, ServiceState, service_manager
+from trio_broker.security.broker_security import check_broker_security
 from trio_broker.security.sasl.authenticators import SaslAuthenticators
-from trio_broker.security.sasl.broker_login import (
-    broker_credentials,
-    is_login_between_brokers,
-    refuse_tls_between_brokers,
-)
 from trio_broker.security.sasl.server_authenticator import SaslServerAuthenticator
 from trio_broker.security.ssl_factory import SslFactory
 from trio_broker.storage import file_names
@@ -140,8 +136,8 @@ class Broker:
         ``shared_metadata`` is that of several brokers of this process, in place of what ``metadata.store`` names.
 
         Raises:
-            ConfigError: the listeners cannot be understood; or one with TLS cannot have its key, or is the one between
-                brokers.
+            ConfigError: the listeners cannot be understood, or one with TLS cannot have its key; or what this broker is
+                to show to others is missing.
         """
         self.config = config
         self.declaration = declaration or Declaration()
@@ -152,9 +148,7 @@ class Broker:
         self.authenticators.require_offered(self.listeners)
         is_one_of_several = shared_metadata is not None or config.metadata_store.metadata_store != LOCAL
         if is_one_of_several:
-            refuse_tls_between_brokers(config)
-            if is_login_between_brokers(config):
-                broker_credentials(config)
+            check_broker_security(config)
         self._tls = {
             name: SslFactory(name, config.ssl_of(name))
             for name, endpoint in self.listeners.items()

@@ -9,10 +9,8 @@ Source: Kafka's CommonClientConfigs, SslConfigs and SaslConfigs; docs/security.m
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -52,9 +50,6 @@ OF_JAVA: Final = frozenset(
 )
 """Keys of Kafka's that choose among parts of Java, and have nothing to act on here."""
 
-CACHED_CONTEXTS: Final = 16
-"""Of OpenSSL, each with the authorities that it trusts: there are few settings, and some versions of their files."""
-
 
 class SecurityKeyError(ValueError):
     """A property of a client is refused; neither ``reason`` nor the text has a secret in it."""
@@ -83,17 +78,9 @@ class ClientSecurity:
         if self.tls is None:
             return sock
         # Imported here: what reads certificates is a large module, and most clients have none.
-        from trio_broker.security.key_store import versions_of
+        from trio_broker.security.ssl_factory import present_client_context
 
-        return context_of(self.tls, versions_of(self.tls)).wrap_socket(sock, server_hostname=host)
-
-
-@lru_cache(CACHED_CONTEXTS)
-def context_of(tls: SslConfig, versions: object) -> ssl.SSLContext:
-    """Return OpenSSL's context of these settings, for the ``versions`` that their files have now."""
-    from trio_broker.security.ssl_factory import client_context
-
-    return client_context(tls, datetime.now(UTC))
+        return present_client_context(self.tls).wrap_socket(sock, server_hostname=host)
 
 
 def parse_security(properties: Mapping[str, str]) -> ClientSecurity:

@@ -254,7 +254,6 @@ _BROKER_NAMES: Names = {
         sasl.oauthbearer.scope.claim.name
         sasl.oauthbearer.sub.claim.name
         sasl.oauthbearer.token.endpoint.url
-        security.inter.broker.protocol
         security.providers
     """,
 }

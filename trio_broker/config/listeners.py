@@ -76,12 +76,16 @@ def inter_broker_listener(config: SocketServerConfig) -> str:
     """Return the name of the listener by which other brokers reach this one.
 
     Raises:
-        ConfigError: there is no listener of the name in the setting.
+        ConfigError: there is no listener of the name in the setting, or both settings are given.
     """
     names = [listener.listener_name for listener in listener_endpoints(config)]
-    name = (config.inter_broker_listener_name or names[0]).upper()
+    given, protocol = config.inter_broker_listener_name, config.security_inter_broker_protocol
+    if given and protocol:
+        raise ConfigError("inter.broker.listener.name, security.inter.broker.protocol: give one of the two")
+    name = (given or protocol or names[0]).upper()
     if name not in names:
-        raise ConfigError(f"inter.broker.listener.name: {name} is not in listeners")
+        key = "security.inter.broker.protocol" if protocol else "inter.broker.listener.name"
+        raise ConfigError(f"{key}: {name} is not in listeners")
     return name
 
 

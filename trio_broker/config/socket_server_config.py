@@ -15,12 +15,15 @@ from types import MappingProxyType
 
 import attrs
 
+from trio_broker.common.security_protocol import SecurityProtocol
 from trio_broker.config.config_key import INT_MAX, ConfigType, UpdateMode, key, split_list
 from trio_broker.config.validators import (
     CONNECTION_OVERRIDES,
     NOT_EMPTY,
     POOL_SIZE,
     at_least,
+    one_of,
+    optionally,
     parse_connection_overrides,
 )
 
@@ -63,6 +66,11 @@ class SocketServerConfig:
     inter_broker_listener_name: str | None = key(
         None, "The listener by which brokers of a cluster reach this one; unset, the first of them."
     )
+    security_inter_broker_protocol: str | None = key(
+        None,
+        "In place of inter.broker.listener.name: the listener with the name of this protocol.",
+        type=ConfigType.STRING, validator=optionally(one_of(*SecurityProtocol.__members__)),
+    )  # fmt: skip
     controller_listener_names: tuple[str, ...] = key(
         (), "Listeners of this name are not opened: here the controller is a part of the broker."
     )

@@ -32,18 +32,20 @@ from kafka_wire.client_connection import ApiNotServed, ClientConnection, ToSend
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.frame_receiver import FrameReceiver
 from kafka_wire.framing import MAX_RESPONSE_BYTES, MIN_RESPONSE_BYTES
-from kafka_wire.sasl.mechanisms import SaslClient
 from kafka_wire.schema import Request
 from trio_broker import SOFTWARE_NAME, __version__
 from trio_broker.common.host_port import host_port
 from trio_broker.concurrency.barrier import Backoff
+from trio_broker.config.errors import ConfigError
 from trio_broker.network.errors import RequestFailed, RequestNotSent, ResponseLost
 from trio_broker.runtime.network import Network
 from trio_broker.runtime.timeouts import CONNECT_SECONDS
-from trio_broker.runtime.workers import Workers
+from trio_broker.security.broker_security import BrokerSecurity
+from trio_broker.security.tls_failure import failure_of_server, is_failure
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 ResponseT = TypeVar("ResponseT")
 
 FIRST_PAUSE_SECONDS: Final = 0.05
@@ -57,14 +59,6 @@ RECEIVE_BYTES: Final = 64 * 1024
 buffer of its own."""
 
 SESSION_ENDS: Final = "the login ends soon, and another one begins"
-
-
-@attrs.frozen
-class BrokerLogin:
-    """How this broker logs in at another one. The password is salted in a thread of ``workers``."""
-
-    new_sasl_client: Callable[[], SaslClient]
-    workers: Workers
 
 
 @attrs.define(eq=False)
@@ -87,13 +81,13 @@ class ClientRequest:
 @attrs.define(eq=False)
 class NetworkClient:
     """``run`` is a task of the owner; nothing is sent without it, and all that waits fails at its end. ``client_id`` is
-    in every request; ``login`` is None where the other broker wants none."""
+    in every request; ``security`` is None where connections are plain and without a login."""
 
     network: Network
     host: str
     port: int
     client_id: str
-    login: BrokerLogin | None = None
+    security: BrokerSecurity | None = None
     _unsent: deque[ClientRequest] = attrs.field(factory=deque, init=False)
     _sent: deque[ClientRequest] = attrs.field(factory=deque, init=False)
     """The oldest first, as in the ``in_flight`` of the connection."""
@@ -169,26 +163,27 @@ class NetworkClient:
                 return
             # Also where the agreement on versions is cancelled.
             async with stream:
-                new_sasl_client = None if self.login is None else self.login.new_sasl_client
+                new_sasl_client = None if self.security is None else self.security.new_sasl_client
                 protocol = ClientConnection(self.client_id, SOFTWARE_NAME, __version__, new_sasl_client)
                 receiver = FrameReceiver(MAX_RESPONSE_BYTES, MIN_RESPONSE_BYTES)
-                is_open = False
+                secured: trio.abc.Stream | None = None
                 with trio.move_on_after(CONNECT_SECONDS):
-                    await self._while_connected(lambda: self._open(stream, protocol, receiver))
-                    is_open = not self._end
-                if not is_open:
+                    secured = await self._while_connected(partial(self._open, stream, protocol, receiver))
+                if secured is None:
                     self._note_unreachable(self._end or f"ApiVersions was not answered within {CONNECT_SECONDS:g} s")
                     return
                 self._note_reachable()
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._while_connected, lambda: self._transmit(stream, protocol))
-                    await self._while_connected(lambda: self._receive(stream, protocol, receiver))
+                    nursery.start_soon(self._while_connected, partial(self._transmit, secured, protocol))
+                    await self._while_connected(partial(self._receive, secured, protocol, receiver))
         self._fail(self._sent, ResponseLost, self._end)
 
-    async def _while_connected(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Await ``work``; whatever ends the connection ends all that is done with it."""
+    async def _while_connected(self, work: Callable[[], Awaitable[T]]) -> T | None:
+        """Await ``work``; whatever ends the connection ends all that is done with it, and None is returned."""
         try:
-            await work()
+            return await work()
+        except ConfigError as error:
+            self._drop(f"this broker's own settings prevent it: {error}")
         except KafkaError as error:
             self._drop(f"it refuses with {error.code.name}{f': {error}' if str(error) else ''}")
         except ApiNotServed as error:
@@ -196,19 +191,32 @@ class NetworkClient:
         except WireError as error:
             self._drop(f"the answer is not Kafka's: {error}")
         except (OSError, trio.BrokenResourceError) as error:
-            self._drop(f"the connection broke: {error.__cause__ or error}")
+            cause = error.__cause__ or error
+            if isinstance(cause, OSError) and is_failure(cause):
+                self._drop(f"no TLS: {failure_of_server(cause)}")
+            else:
+                self._drop(f"the connection broke: {cause}")
+        return None
 
-    async def _open(self, stream: trio.abc.Stream, protocol: ClientConnection, receiver: FrameReceiver) -> None:
-        """Agree on versions, and log in where that is asked for."""
+    async def _open(
+        self, stream: trio.abc.Stream, protocol: ClientConnection, receiver: FrameReceiver
+    ) -> trio.abc.Stream:
+        """Shake hands, agree on versions, and log in, as far as that is asked for; return the stream for requests."""
+        if self.security is not None and self.security.new_context is not None:
+            context = await self.security.workers.run(self.security.new_context)
+            # Frames have a size, so an end without TLS's own word for it cuts nothing off.
+            stream = trio.SSLStream(stream, context, server_hostname=self.host, https_compatible=True)
+            await stream.do_handshake()
         to_send: ToSend | None = protocol.begin()
         while to_send is not None:
             await stream.send_all(b"".join(to_send))
             answer = await self._next_frame(stream, receiver)
-            if self.login is None:
+            if self.security is None:
                 to_send = protocol.receive_opening(answer)
             else:
-                to_send = await self.login.workers.run(partial(protocol.receive_opening, answer))
+                to_send = await self.security.workers.run(partial(protocol.receive_opening, answer))
         self._session_ends = trio.current_time() + protocol.login_seconds
+        return stream
 
     async def _transmit(self, stream: trio.abc.Stream, protocol: ClientConnection) -> None:
         while True:
@@ -298,6 +306,7 @@ async def receive_into(stream: trio.abc.Stream, buffer: memoryview) -> int:
     """
     if isinstance(stream, trio.SocketStream):
         return await stream.socket.recv_into(buffer)
-    data = await stream.receive_some(len(buffer))
+    # TLS opens a record of 16 KiB at a time, whatever it is given to fill.
+    data = await stream.receive_some(min(len(buffer), RECEIVE_BYTES))
     buffer[: len(data)] = data
     return len(data)

@@ -9,21 +9,22 @@ import attrs
 import trio
 
 from trio_broker.concurrency.barrier import start_background
-from trio_broker.network.network_client import BrokerLogin, NetworkClient
+from trio_broker.network.network_client import NetworkClient
 from trio_broker.runtime.network import Network
+from trio_broker.security.broker_security import BrokerSecurity
 
 
 @attrs.define(eq=False)
 class NetworkClients:
     """Makes each client when it is first asked for, and has it run for as long as ``run``.
 
-    ``client_id`` is in every request; ``login`` is how it logs in at each. No client is ever dropped: without requests
-    it is a task that waits, and a cluster has few addresses.
+    ``client_id`` is in every request; ``security`` is that of all connections. No client is ever dropped: without
+    requests it is a task that waits, and a cluster has few addresses.
     """
 
     network: Network
     client_id: str
-    login: BrokerLogin | None = None
+    security: BrokerSecurity | None = None
     _clients: dict[tuple[str, int, str], NetworkClient] = attrs.field(factory=dict, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
 
@@ -34,7 +35,7 @@ class NetworkClients:
         """
         if (client := self._clients.get((host, port, purpose))) is None:
             client = self._clients[host, port, purpose] = NetworkClient(
-                self.network, host, port, self.client_id, self.login
+                self.network, host, port, self.client_id, self.security
             )
             self._start(client)
         return client

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -32,6 +33,11 @@ from trio_broker.security.ssl_principal_mapper import SslPrincipalMapper, distin
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+CACHED_CONTEXTS: Final = 16
+"""Of connections to others, each with the authorities that it trusts: there are few settings, and some versions of
+their files."""
 
 
 @attrs.define(eq=False)
@@ -99,6 +105,20 @@ def server_context(config: SslConfig, now: datetime) -> ssl.SSLContext:
             raise ValueError(f"ssl.client.auth={config.ssl_client_auth} needs ssl.truststore.location: whom to trust")
         context.load_verify_locations(cadata=certificates)
     return context
+
+
+def present_client_context(config: SslConfig) -> ssl.SSLContext:
+    """Return what a client with ``config`` shakes hands by, of the files as they are now.
+
+    Raises:
+        OSError, ValueError: as ``server_context``.
+    """
+    return _client_context_of(config, versions_of(config))
+
+
+@lru_cache(CACHED_CONTEXTS)
+def _client_context_of(config: SslConfig, versions: Versions) -> ssl.SSLContext:
+    return client_context(config, datetime.now(UTC))
 
 
 def client_context(config: SslConfig, now: datetime) -> ssl.SSLContext:

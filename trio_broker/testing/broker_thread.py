@@ -228,8 +228,9 @@ async def create_topic(broker: Broker, wanted: NewTopic) -> str:
 
 
 def setting_texts(settings: Mapping[str, Setting]) -> dict[str, str]:
-    """Return settings as Kafka writes them: dots in their names, booleans in lower case."""
+    """Return settings as Kafka writes them: dots in their names, booleans in lower case. A name with a dot is Kafka's
+    already, which may have the name of a listener in it."""
     return {
-        name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
+        name if "." in name else name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in settings.items()
     }

@@ -15,7 +15,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Final, TypeVar
@@ -60,7 +60,11 @@ class Member:
 
     node_id: int
     data_directory: Path
+    settings: Mapping[str, str] = attrs.field(factory=dict)
+    """Its own."""
     address: str = ""
+    listeners: str = ""
+    """With the ports that the system picked at the first start."""
     admin_url: str | None = None
     broker: Broker | None = None
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
@@ -157,13 +161,14 @@ class ClusterThread:
 
     def _config(self, node_id: int) -> BrokerConfig:
         member = self._members[node_id]
-        own = {"node.id": str(node_id), "log.dirs": str(member.data_directory)}
+        own = {**member.settings, "node.id": str(node_id), "log.dirs": str(member.data_directory)}
         if rack := self._racks.get(node_id):
             own["broker.rack"] = rack
-        if member.address:
-            own["listeners"] = f"PLAINTEXT://{member.address}"
-        bound = {} if member.admin_url is None else {"admin.listener": urlsplit(member.admin_url).netloc}
-        config = load_broker_config(None, {**CLUSTER_SETTINGS, **own, **self._settings, **bound}, {})
+        if member.listeners:
+            own["listeners"] = member.listeners
+        if member.admin_url is not None:
+            own["admin.listener"] = urlsplit(member.admin_url).netloc
+        config = load_broker_config(None, {**CLUSTER_SETTINGS, **self._settings, **own}, {})
         if config.warnings:
             raise ConfigError("; ".join(config.warnings))
         return config
@@ -192,6 +197,7 @@ class ClusterThread:
         await self._nursery.start(member.run)
         endpoint = broker.bound_endpoints[0]
         member.address = f"{endpoint.host}:{endpoint.port}"
+        member.listeners = ",".join(map(str, broker.bound_endpoints))
         member.admin_url = broker.admin_url
 
     def _node_at(self, port: int) -> int | None:
@@ -255,10 +261,15 @@ class ClusterThread:
 
         self.call(stop)
 
-    def restart(self, node_id: int) -> None:
-        """Start a broker again that was killed or stopped, or stop it first; it has its data and its addresses."""
+    def restart(self, node_id: int, **settings: Setting) -> None:
+        """Start a broker again that was killed or stopped, or stop it first; it has its data and its addresses.
+
+        ``settings`` are its own from then on, in place of those that it had.
+        """
         self.stop_broker(node_id)
-        self.call(self._start_one, self._members[node_id])
+        member = self._members[node_id]
+        member.settings = setting_texts(settings)
+        self.call(self._start_one, member)
 
     # ---- what tests need
 
@@ -316,7 +327,8 @@ class ClusterThread:
         """The newest metadata that a running broker knows."""
 
         async def find() -> MetadataImage:
-            images = [each.broker.services.metadata_cache.image for each in self._members.values() if each.broker]
+            running = [each.broker for each in self._members.values() if each.broker and each.broker.is_running]
+            images = [each.services.metadata_cache.image for each in running]
             return max(images, key=lambda image: image.offset)
 
         return self.call(find)
