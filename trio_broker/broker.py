@@ -51,6 +51,7 @@ from trio_broker.common.host_port import parse_host_port
 from trio_broker.common.security_protocol import SASL_PROTOCOLS, TLS_PROTOCOLS, SecurityProtocol
 from trio_broker.concurrency.barrier import start_background
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
+from trio_broker.config.authorizer_config import NO_AUTHORIZER
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.listeners import (
@@ -393,6 +394,7 @@ class Broker:
         serve = partial(
             serve_admin, admin, host, port, allowed_hosts=allowed_hosts, tls=self._admin_context,
             token_file=PurePath(token_file) if token_file else None, stopping=self._drained,
+            asks_authorizer=self.config.authorizer.authorizer_class_name != NO_AUTHORIZER,
             before_accept=self.runtime.disk.open_files.hold_spares,
         )  # fmt: skip
 

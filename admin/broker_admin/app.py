@@ -18,6 +18,7 @@ from broker_admin import metrics_page
 from broker_admin.app_state import AppState
 from broker_admin.authentication import Authentication
 from broker_admin.errors import answer_bug, answer_http_exception, answer_problem
+from broker_admin.logins import Logins
 from broker_admin.navigation import navigation_of
 from broker_admin.problems import Problem
 from broker_admin.routes import (
@@ -65,7 +66,6 @@ from broker_admin.routes import (
 )
 from broker_admin.routes.login_pages import login_routes
 from broker_admin.security import RequestGuard
-from broker_admin.tokens import AdminTokens
 from broker_admin.view import BrokerView, StartingBroker
 
 ROUTES: Sequence[BaseRoute] = (
@@ -120,17 +120,17 @@ def create_app(
     *,
     allowed_hosts: Iterable[str] = (),
     stopping: trio.Event | None = None,
-    tokens: AdminTokens | None = None,
+    logins: Logins | None = None,
 ) -> Starlette:
     """Return the application over ``broker``; event streams end when ``stopping`` is set.
 
-    ``allowed_hosts`` are names beside the loopback ones that requests may be addressed to. With ``tokens``,
+    ``allowed_hosts`` are names beside the loopback ones that requests may be addressed to. With ``logins``,
     callers have to log in.
     """
     middleware = [Middleware(RequestGuard, allowed_hosts=allowed_hosts)]
-    if tokens is not None:
-        middleware.append(Middleware(Authentication, tokens=tokens))
-    return app_over(broker, middleware, login_routes(tokens) if tokens is not None else (), stopping)
+    if logins is not None:
+        middleware.append(Middleware(Authentication, logins=logins))
+    return app_over(broker, middleware, login_routes(logins) if logins is not None else (), stopping)
 
 
 def create_forwarded_app(broker: BrokerView) -> Starlette:

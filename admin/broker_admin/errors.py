@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from broker_admin.app_state import state_of
 from broker_admin.pages import REFRESH_SECONDS, error_page, starting_page
-from broker_admin.problems import BrokerStarting, FieldError, Problem, problem_response
+from broker_admin.problems import BrokerStarting, FieldError, LoginNeeded, Problem, problem_response
 
 EXPLANATIONS = {
     404: "there is nothing at this address; /api/v1/openapi.json lists what there is",
@@ -43,9 +43,22 @@ def answer_error(request: Request, status: int, detail: str, errors: Sequence[Fi
 def answer_problem(request: Request, exception: Exception) -> Response:
     """What a route refuses."""
     assert isinstance(exception, Problem), type(exception)
+    if isinstance(exception, LoginNeeded):
+        return answer_login_needed(request)
     response = answer_error(request, exception.status, exception.detail, exception.errors)
     if isinstance(exception, BrokerStarting):
         response.headers["retry-after"] = str(REFRESH_SECONDS)
+    return response
+
+
+def answer_login_needed(request: Request) -> Response:
+    """Send a browser that asks for a page to log in, and answer all else with 401."""
+    wants_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+    if wants_page and request.method == "GET":
+        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/login?next={quote(target, safe='')}", 303)
+    response = problem_response(HTTPStatus.UNAUTHORIZED, str(LoginNeeded()))
+    response.headers["www-authenticate"] = 'Bearer realm="trio-broker"'
     return response
 
 

@@ -2,7 +2,7 @@
 
 A page or an address of the API that is about one broker can be asked of any: the one that is asked passes the request
 on whole, over the listener of brokers, and the other one answers it by the same app. So no admin listener has to be
-open to other machines. The caller was let in where the request arrived; what is passed on says only in which role.
+open to other machines. The caller was let in where the request arrived; what is passed on says only who that is.
 
 A request is a line of JSON and the body, and so is an answer.
 
@@ -21,7 +21,7 @@ import cattrs
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from broker_admin.authentication import ROLE_IN_SCOPE
+from broker_admin.callers import CALLER_IN_SCOPE, AdminCaller, caller_in
 from broker_admin.problems import Problem
 from broker_admin.request_body import read_body
 from broker_admin.tokens import Role
@@ -59,6 +59,7 @@ class ForwardedHead:
     client: str
     asked_through: int
     role: str | None = None
+    principal: str = ""
 
 
 @attrs.frozen
@@ -93,14 +94,15 @@ async def forward(scope: Scope, receive: Receive, send: Send, *, peers: PeersVie
     body = (
         await read_body(request, MAX_FORWARDED_BYTES) if request.method in ("POST", "PATCH", "PUT", "DELETE") else b""
     )
-    role = scope.get(ROLE_IN_SCOPE)
+    caller = caller_in(scope) or AdminCaller()
     head = ForwardedHead(
         method=request.method,
         target=target_of(scope),
         headers={name: value for name, value in request.headers.items() if name in FORWARDED_HEADERS},
         client="" if request.client is None else request.client.host,
         asked_through=own_id,
-        role=None if role is None else role.value,
+        role=None if caller.role is None else caller.role.value,
+        principal=caller.principal,
     )
     try:
         answer = await peers.ask(broker_id, encoded(head, body))
@@ -167,8 +169,8 @@ def scope_of(head: ForwardedHead) -> Scope:
         "server": None,
         ASKED_THROUGH: head.asked_through,
     }
-    if head.role is not None:
-        scope[ROLE_IN_SCOPE] = Role(head.role)
+    if head.role is not None or head.principal:
+        scope[CALLER_IN_SCOPE] = AdminCaller(None if head.role is None else Role(head.role), head.principal)
     return scope
 
 
@@ -182,5 +184,5 @@ def question(path: str, *, asked_through: int, asked_by: ChangeOrigin, method: s
     if body:
         name = asked_by.client or f"broker {asked_through}"
         headers |= {"content-type": "application/json", "x-requested-with": name}
-    head = ForwardedHead(method, path, headers, asked_by.address, asked_through, asked_by.role or None)
-    return encoded(head, body)
+    role, principal = asked_by.role or None, asked_by.principal
+    return encoded(ForwardedHead(method, path, headers, asked_by.address, asked_through, role, principal), body)

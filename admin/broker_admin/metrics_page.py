@@ -9,14 +9,18 @@ from __future__ import annotations
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import state_of
 from broker_admin.operations import operation
+from broker_admin.requirements import of_cluster, requires
+from broker_admin.routing import Route
+from broker_admin.tokens import Role
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER
 
 PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(None, media_type="text/plain")
 async def get_metrics(request: Request) -> Response:
     """All metrics, in the text format that Prometheus scrapes; while the broker starts only how far it is."""

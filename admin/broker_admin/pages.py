@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, Response
 
 from broker_admin import texts
 from broker_admin.app_state import MAX_EVENT_STREAMS, node_of, state_of
-from broker_admin.authentication import ROLE_IN_SCOPE
+from broker_admin.callers import caller_in
 from broker_admin.change_list import band_text, difference_text, reading_text
 from broker_admin.client_advice import error_advice
 from broker_admin.forwarding import ASKED_THROUGH
@@ -114,7 +114,7 @@ ASSETS = {path.name: Asset(path) for path in sorted((UI_DIRECTORY / "static").it
 def frame(request: Request) -> dict[str, Any]:
     """What every page's frame shows, and where the caller reaches the admin app and the broker."""
     view = node_of(request)
-    role = request.scope.get(ROLE_IN_SCOPE)  # None without a login
+    caller = caller_in(request.scope)
     node = view.identity.description()
     return {
         "node": node,
@@ -130,8 +130,9 @@ def frame(request: Request) -> dict[str, Any]:
         "config_page": f"/brokers/{node.node_id}/config" if ASKED_THROUGH in request.scope else "/config",
         "silent_brokers": state_of(request).cluster.peers.silent(),
         "asked_through": request.scope.get(ASKED_THROUGH),
-        "read_only": role is Role.VIEWER,
-        "has_login": role is not None,
+        "read_only": caller is not None and caller.role is Role.VIEWER,
+        "has_login": caller is not None and not caller.is_anonymous,
+        "can_log_in": caller is not None and caller.is_anonymous,
         "assets": ASSETS,
     }
 

@@ -91,6 +91,14 @@ class BrokerStarting(Problem):
         super().__init__(HTTPStatus.SERVICE_UNAVAILABLE, reason)
 
 
+class LoginNeeded(Problem):
+    """Nobody has logged in, and somebody has to."""
+
+    def __init__(self) -> None:
+        text = "this needs Authorization: Bearer with a token of admin.token.file, or a login"
+        super().__init__(HTTPStatus.UNAUTHORIZED, text)
+
+
 def problem_response(status: int, detail: str, errors: Sequence[FieldError] = ()) -> Response:
     """An answer that says why there is no other one."""
     problem = ProblemDetails("about:blank", HTTPStatus(status).phrase, status, detail, tuple(errors))

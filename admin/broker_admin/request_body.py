@@ -13,7 +13,7 @@ import attrs
 import trio
 from starlette.requests import Request
 
-from broker_admin.authentication import ROLE_IN_SCOPE
+from broker_admin.callers import AdminCaller, caller_in
 from broker_admin.problems import Problem
 from broker_admin.structuring import structure_body
 from trio_broker.changes.audit_context import CALLER
@@ -129,8 +129,10 @@ def change_origin(request: Request) -> ChangeOrigin:
     name = "".join(filter(str.isprintable, claimed.encode("ascii", "ignore").decode())).strip()
     host = request.client.host if request.client is not None else "an unknown address"
     channel = ChangeChannel.PAGE if name == PAGE_NAME else ChangeChannel.HTTP
-    role = request.scope.get(ROLE_IN_SCOPE)
-    return ChangeOrigin(channel, name, host, f"{request.method} {request.url.path}", "" if role is None else role.value)
+    caller = caller_in(request.scope) or AdminCaller()
+    role = "" if caller.role is None else caller.role.value
+    principal = "" if caller.is_anonymous else caller.principal
+    return ChangeOrigin(channel, name, host, f"{request.method} {request.url.path}", role, principal)
 
 
 def caller_name(request: Request) -> str:

@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from http import HTTPMethod
+from typing import Any
 from urllib.parse import unquote
 
+from starlette import routing
 from starlette.requests import Request
-from starlette.routing import Match, Route
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker_admin.app_state import state_of
 from broker_admin.forwarding import ASKED_THROUGH, NOT_FORWARDED, forward
 from broker_admin.problems import Problem
+from broker_admin.requirements import REQUIREMENTS, ROUTE_IN_SCOPE, Requirement, require_allowed
 from broker_admin.structuring import number_in_path, shown
 
 NO_SUCH_BROKER = "there is no such broker"
 """What each address below that of a broker may answer with 404."""
+
+
+ANY_METHOD = ""
+"""Of a function, which answers each of the methods that its route takes."""
+
+
+class Route(routing.Route):
+    """A Route of Starlette's that asks for what its handler requires (``requirements.py``) before it answers, or has
+    another broker answer, which does not ask again.
+
+    Raises:
+        Problem: 403.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], *, methods: list[str] | None = None) -> None:
+        super().__init__(path, endpoint, methods=methods)
+        self.requirements = requirements_of(endpoint)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        requirement = self.requirements.get(ANY_METHOD) or self.requirements.get(method)
+        scope[ROUTE_IN_SCOPE] = self.path
+        # Another method is refused with those that there are, without asking for a right.
+        is_answered = not self.methods or method in self.methods
+        if requirement is not None and is_answered and ASKED_THROUGH not in scope:
+            require_allowed(Request(scope), requirement)
+        await self.answer(scope, receive, send)
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have the handler answer, or another broker."""
+        await super().handle(scope, receive, send)
+
+
+def requirements_of(endpoint: Callable[..., Any]) -> Mapping[str, Requirement]:
+    """What a function requires, under ``ANY_METHOD``, or each method of a class.
+
+    Raises:
+        KeyError: a handler has no declaration.
+    """
+    if not isinstance(endpoint, type):
+        return {ANY_METHOD: REQUIREMENTS[getattr(endpoint, "func", endpoint)]}
+    handlers = {method.value: getattr(endpoint, method.lower(), None) for method in HTTPMethod}
+    return {method: REQUIREMENTS[handler] for method, handler in handlers.items() if handler is not None}
 
 
 class NodeRoute(Route):
@@ -24,11 +72,11 @@ class NodeRoute(Route):
         Problem: 404, there is no such broker; 502, it does not answer.
     """
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         state, asked = state_of(request), request.path_params["broker_id"]
         if asked == str(state.broker_id):
-            await super().handle(scope, receive, send)
+            await super().answer(scope, receive, send)
             return
         others = () if state.start is not None else state.cluster.peers.broker_ids()
         if asked not in map(str, others):
@@ -56,11 +104,11 @@ class LeaderRoute(Route):
         Problem: 502, the leader does not answer.
     """
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         partition, topics = number_in_path(request.path_params["partition"]), state_of(request).cluster.topics
         leader = None if partition is None else topics.leader(request.path_params["topic"], partition)
-        await answer_at(leader, super().handle, scope, receive, send)
+        await answer_at(leader, super().answer, scope, receive, send)
 
 
 class RawPathRoute(Route):
@@ -82,13 +130,13 @@ class GroupRoute(RawPathRoute):
         Problem: 502, the coordinator does not answer.
     """
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         groups, group_id = state_of(request).cluster.groups, group_id_of(request)
         # A group that is not there yet may be created by a reset of its offsets.
         creates = request.method == "POST" and request.query_params.get("dry_run") != "true"
         coordinator = await groups.find_coordinator(group_id) if creates else groups.coordinator(group_id)
-        await answer_at(coordinator, super().handle, scope, receive, send)
+        await answer_at(coordinator, super().answer, scope, receive, send)
 
 
 class TransactionRoute(RawPathRoute):
@@ -98,10 +146,10 @@ class TransactionRoute(RawPathRoute):
         Problem: 502, the coordinator does not answer.
     """
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         coordinator = state_of(request).cluster.transactions.coordinator(transactional_id_of(request))
-        await answer_at(coordinator, super().handle, scope, receive, send)
+        await answer_at(coordinator, super().answer, scope, receive, send)
 
 
 def broker_id_of(request: Request) -> int:

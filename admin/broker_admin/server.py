@@ -71,6 +71,7 @@ async def serve_admin(
     allowed_hosts: Iterable[str] = (),
     token_file: PurePath | None = None,
     tls: NewContext = no_tls,
+    asks_authorizer: bool = False,
     stopping: trio.Event | None = None,
     before_accept: Callable[[], object] = lambda: None,
     task_status: trio.TaskStatus[AdminAddress] = trio.TASK_STATUS_IGNORED,
@@ -78,10 +79,11 @@ async def serve_admin(
     """Serve ``broker`` over HTTP until ``stopping`` is set or the task is cancelled; reports the ``AdminAddress``.
 
     ``allowed_hosts`` are further names by which browsers may call the server (behind a proxy, say). With a
-    ``token_file``, which is made if there is none, callers have to log in (``tokens.py``). ``tls`` is asked at each
-    connection, so that renewed keys count; what it has at the start decides whether there is HTTPS. On ``stopping``
-    streams end and requests under way have one second; a cancellation ends everything at once. ``before_accept``
-    raises OSError while accepting has to pause.
+    ``token_file``, which is made if there is none, callers have to log in. Where the broker ``asks_authorizer``, its
+    users may do so as well, and who has not is asked for rights (``logins.py``). ``tls`` is asked at each connection,
+    so that renewed keys count; what it has at the start decides whether there is HTTPS. On ``stopping`` streams end
+    and requests under way have one second; a cancellation ends everything at once. ``before_accept`` raises OSError
+    while accepting has to pause.
 
     Raises:
         AdminListenerError: the address cannot be bound, or is not loopback and there is no
@@ -96,8 +98,10 @@ async def serve_admin(
         # Here, not above: these imports take longer than everything else in this file together.
         from broker_admin.app import create_app
         from broker_admin.guard import serve_connections
+        from broker_admin.logins import Logins
 
-        app = create_app(broker, allowed_hosts=(host, bound_host, *allowed_hosts), stopping=stop, tokens=tokens)
+        logins = Logins(tokens, asks_authorizer) if tokens is not None or asks_authorizer else None
+        app = create_app(broker, allowed_hosts=(host, bound_host, *allowed_hosts), stopping=stop, logins=logins)
         task_status.started(AdminAddress(bound_host, bound_port, is_secure=tls() is not None))
         # A duplicate for each attempt: the server closes the one it gets, and the port stays open through a restart.
         await supervise(lambda: serve_connections(app, listening.dup(), stop, before_accept, tls), stop)

@@ -1,8 +1,9 @@
 """The tokens that open the admin server, one for each role, and the sessions that browsers get for them.
 
-The tokens are in a file that only its owner may read, a line each: ``admin …`` and ``viewer …``. If there is no file,
-one is made with new tokens. A session is not kept anywhere: the cookie says which role has it and until when, signed
-with the role's token. Another token in the file, and a restart to read it, ends all sessions of that role.
+The tokens are in a file that only its owner may read, a line each: ``admin …``, ``operator …`` and ``viewer …``. If
+there is no file, one is made with new tokens. A session is not kept anywhere: the cookie says which role has it and
+until when, signed with the role's token. Another token in the file, and a restart to read it, ends all sessions of that
+role.
 """
 
 from __future__ import annotations
@@ -28,14 +29,26 @@ SESSION_SECONDS = 12 * 3600
 """A working day: nobody logs in twice, and a forgotten browser is harmless the day after."""
 
 MAX_FILE_BYTES = 4096
-"""Two tokens and some comments; a larger file is another one."""
+"""Three tokens and some comments; a larger file is another one."""
 
 
 class Role(enum.Enum):
-    """What a token is good for: everything, or reading."""
+    """What a token is good for."""
 
     ADMIN = "admin"
+    """Everything: also who may do what, quotas, and what deletes records for good."""
+    OPERATOR = "operator"
+    """Reading, and changes of settings, topics, groups and transactions."""
     VIEWER = "viewer"
+    """Reading, records included."""
+
+    def includes(self, other: Role) -> bool:
+        """Whether this role may do all that ``other`` may."""
+        strongest_first = list(Role)
+        return strongest_first.index(self) <= strongest_first.index(other)
+
+
+ROLE_NAMES = "admin, operator or viewer"
 
 
 class TokenFileError(Exception):
@@ -139,7 +152,7 @@ def parse_tokens(text: str, path: Path) -> Mapping[Role, str]:
         token = token.strip()
         role = next((role for role in Role if role.value == name), None)
         if role is None or role in tokens:
-            raise TokenFileError(f"{path}, line {number}: each line is a role, admin or viewer, and its only token")
+            raise TokenFileError(f"{path}, line {number}: each line is a role, {ROLE_NAMES}, and its only token")
         if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
             raise TokenFileError(
                 f"{path}, line {number}: a token has at least {MIN_TOKEN_LENGTH} ASCII characters without spaces"
@@ -148,5 +161,5 @@ def parse_tokens(text: str, path: Path) -> Mapping[Role, str]:
     if Role.ADMIN not in tokens:
         raise TokenFileError(f"{path} has no line 'admin TOKEN'")
     if len(set(tokens.values())) < len(tokens):
-        raise TokenFileError(f"{path}: both roles have the same token")
+        raise TokenFileError(f"{path}: two roles have the same token")
     return tokens

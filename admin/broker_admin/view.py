@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import attrs
 
+from broker_admin.views.cluster.authorization import AuthorizationView
 from broker_admin.views.cluster.changes import ChangesView
 from broker_admin.views.cluster.config import ConfigView
 from broker_admin.views.cluster.decommission import DecommissionView
@@ -59,6 +60,7 @@ class ClusterView:
     transactions: TransactionsView
     replication: ReplicationView
     peers: PeersView
+    authorization: AuthorizationView
 
 
 @attrs.frozen(kw_only=True)

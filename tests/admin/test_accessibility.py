@@ -17,6 +17,7 @@ import pytest
 from starlette.routing import Route
 
 from broker_admin.app import create_app
+from broker_admin.logins import Logins
 from broker_admin.tokens import read_or_make_tokens
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.live_admin import LiveAdmin, served
@@ -120,7 +121,7 @@ async def test_axe_finds_nothing_on_any_page_or_dialog_and_none_is_wider_than_it
     # The first change, which is the one whose page is looked at, is on trial: only then it has dialogs.
     await live.http.patch("/api/v1/config?try_seconds=600", json={"num.io.threads": 4})
     found: dict[str, list[str]] = {}
-    guarded = create_app(live.view, tokens=read_or_make_tokens(tmp_path / "tokens"))
+    guarded = create_app(live.view, logins=Logins(read_or_make_tokens(tmp_path / "tokens"), has_users=False))
     async with served(guarded) as guarded_url:
         page = await browser.open_page("about:blank", script=axe)
 

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from broker_admin.app import create_app
+from broker_admin.logins import Logins
 from broker_admin.tokens import AdminTokens, Role
 from kafka_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.admin.live_admin import LiveAdmin, open_live_admin, pointers
@@ -214,8 +215,8 @@ ADMIN_TOKEN = "admin-token-0123456789"
 async def test_a_change_of_anything_says_who_made_it_and_how(
     live: LiveAdmin, caller: str, channel: str, has_login: bool
 ) -> None:
-    tokens = AdminTokens({Role.ADMIN: ADMIN_TOKEN}) if has_login else None
-    transport = httpx.ASGITransport(create_app(live.view, tokens=tokens), client=("127.0.0.1", 5555))
+    logins = Logins(AdminTokens({Role.ADMIN: ADMIN_TOKEN}), has_users=False) if has_login else None
+    transport = httpx.ASGITransport(create_app(live.view, logins=logins), client=("127.0.0.1", 5555))
     headers = {"x-requested-with": caller, "authorization": f"Bearer {ADMIN_TOKEN}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as http:
         answers = [

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from broker_admin.app import create_app
+from broker_admin.logins import Logins
 from broker_admin.pages import VIEWER_REFUSAL
 from broker_admin.tokens import AdminTokens, Role
 from tests.admin.chromium import Browser, needs_chromium
@@ -106,8 +107,8 @@ async def test_a_secret_is_not_shown(client: httpx.AsyncClient) -> None:
 
 
 async def test_what_a_viewer_may_not_do_is_grey_and_says_why(live: LiveAdmin) -> None:
-    tokens = AdminTokens({Role.VIEWER: "v" * 43})
-    transport = httpx.ASGITransport(create_app(live.view, tokens=tokens), client=("127.0.0.1", 5555))
+    logins = Logins(AdminTokens({Role.VIEWER: "v" * 43}), has_users=False)
+    transport = httpx.ASGITransport(create_app(live.view, logins=logins), client=("127.0.0.1", 5555))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as viewer:
         headers = {"authorization": f"Bearer {'v' * 43}"}
         await live.kafka.create_topic("orders")

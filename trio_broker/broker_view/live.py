@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_admin.view import BrokerView, ClusterView, NodeView
+from trio_broker.broker_view.cluster.authorization import LiveAuthorizationView
 from trio_broker.broker_view.cluster.changes import LiveChangesView
 from trio_broker.broker_view.cluster.config import LiveConfigView
 from trio_broker.broker_view.cluster.decommission import LiveDecommissionView
@@ -63,6 +64,7 @@ class LiveClusterView(ClusterView):
             transactions=LiveTransactionsView(services, peers),
             replication=LiveReplicationView(services, peers, topics),
             peers=peers,
+            authorization=LiveAuthorizationView(services),
         )
 
 

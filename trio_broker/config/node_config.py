@@ -111,7 +111,8 @@ class NodeConfig:
     )
     admin_token_file: str = key(
         "",
-        "Ours. The file with the tokens that open the admin page, made if it is not there; empty means no login.",
+        "Ours. The file with the tokens that open the admin page, made if it is not there; empty means none, and"
+        " without an authorizer, no login.",
     )
     admin_allowed_hosts: tuple[str, ...] = key(
         (), "Ours. Further names that browsers may call the admin page by, as behind a proxy."

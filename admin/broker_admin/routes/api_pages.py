@@ -9,10 +9,12 @@ from typing import Any
 import attrs
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from broker_admin.openapi import openapi_document
 from broker_admin.pages import TEMPLATES, frame, page_response
+from broker_admin.requirements import open_to_all
+from broker_admin.routing import Route
 
 API_PREFIX = "/api/v1/"
 
@@ -25,6 +27,7 @@ class ApiArea:
     operations: tuple[Mapping[str, Any], ...]
 
 
+@open_to_all
 async def get_api_page(request: Request) -> Response:
     """The description of the API."""
     context = frame(request) | {"here": "api", "script": "api.js"}

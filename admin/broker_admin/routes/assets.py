@@ -5,11 +5,13 @@ from __future__ import annotations
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.pages import ASSETS
+from broker_admin.requirements import open_to_all
+from broker_admin.routing import Route
 
 
+@open_to_all
 async def get_asset(request: Request) -> Response:
     """A file of the page, by its plain name."""
     asset = ASSETS.get(request.path_params["name"])

@@ -14,7 +14,6 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of, node_of, now_ms_of
 from broker_admin.change_list import CSV_COLUMNS, ChangesQuery, changes_csv, is_wanted, select_changes
@@ -26,11 +25,14 @@ from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.problems import Problem
 from broker_admin.request_body import ChangeQuery, check_caller
-from broker_admin.routing import NodeRoute
+from broker_admin.requirements import of_cluster, requires
+from broker_admin.routing import NodeRoute, Route
 from broker_admin.schemas import bounded
 from broker_admin.texts import export_name
+from broker_admin.tokens import Role
 from broker_admin.views.cluster.changes import TrialRefusal
 from trio_broker.changes.change import Change, TrialOutcome
+from trio_broker.handlers.support.rights import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER
 
 
 @attrs.frozen(kw_only=True)
@@ -40,6 +42,7 @@ class ChangesExportQuery(ChangesQuery):
     format: str = bounded("", enum=list(FORMATS))
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(
     Page[Change],
     query=ChangesExportQuery,
@@ -87,12 +90,14 @@ def exported_csv(changes: Sequence[Change], query: ChangesQuery) -> bytes:
     return changes_csv(change for change in changes if is_wanted(change, query)).encode()
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(Change, problems={404: "there is no such change"})
 async def get_change(request: Request) -> Response:
     """One change, with its effect once that has been measured."""
     return json_response(change_of(request))
 
 
+@requires(Role.OPERATOR, of_cluster(ALTER_CLUSTER_CONFIGS))
 @operation(
     Change, query=ChangeQuery, is_change=True, problems={404: "there is no such change", 409: "it is not on trial"}
 )
@@ -105,6 +110,7 @@ async def keep_change(request: Request) -> Response:
     return trial_response(await cluster_of(request).changes.keep(change.number))
 
 
+@requires(Role.OPERATOR, of_cluster(ALTER_CLUSTER_CONFIGS))
 @operation(
     Change, query=ChangeQuery, is_change=True, problems={404: "there is no such change", 409: "it is not on trial"}
 )

@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of
 from broker_admin.change_list import (
@@ -20,9 +19,13 @@ from broker_admin.change_list import (
 )
 from broker_admin.operations import query_of
 from broker_admin.pages import frame, page_response, render_template
+from broker_admin.requirements import of_cluster, requires
 from broker_admin.routes.changes import change_of
+from broker_admin.routing import Route
 from broker_admin.tables import Column, ListTable
+from broker_admin.tokens import Role
 from trio_broker.changes.change import ChangedResource
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER
 
 COLUMNS = (
     Column("Change", order="number", is_number=True),
@@ -33,6 +36,7 @@ COLUMNS = (
 )
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_changes_page(request: Request) -> Response:
     """The list of changes."""
     query = query_of(request, ChangesQuery)
@@ -59,6 +63,7 @@ def filters_of(query: ChangesQuery) -> str:
     return "".join(f"{urlencode({name: text})}&" for name, text in given.items() if text)
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_change_page(request: Request) -> Response:
     """One change."""
     context = frame(request) | WORDS | {"here": "changes", "script": "fresh.js", "change": change_of(request)}

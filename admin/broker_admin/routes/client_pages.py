@@ -20,6 +20,7 @@ from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.operations import query_of
 from broker_admin.pages import frame, page_response, render_template
 from broker_admin.problems import Problem
+from broker_admin.requirements import of_cluster, requires
 from broker_admin.routes.clients import (
     ClientQuery,
     backpressure_of,
@@ -30,8 +31,10 @@ from broker_admin.routes.clients import (
 from broker_admin.routes.connection_diagnosis import diagnosis_for
 from broker_admin.routing import NodeRoute
 from broker_admin.tables import Column, ListTable
+from broker_admin.tokens import Role
 from broker_admin.view import ClusterView
 from trio_broker.coordinator.reporting.snapshot import GroupLag
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER
 from trio_broker.network.statistics import ConnectionStage
 
 MAX_SEARCHED_GROUPS = 1000
@@ -108,6 +111,7 @@ async def rendered(request: Request, template: str, status: int = 200, **context
     return await page_response(request, render, status)
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_clients_page(request: Request) -> Response:
     """The clients, and connections by stage."""
     node, query = node_of(request), query_of(request, ClientsQuery)
@@ -126,6 +130,7 @@ async def get_clients_page(request: Request) -> Response:
     )
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_connections_page(request: Request) -> Response:
     """The connections, one by one."""
     node, query = node_of(request), query_of(request, ConnectionsQuery)
@@ -155,6 +160,7 @@ async def groups_of(cluster: ClusterView, client_id: str) -> list[GroupLag]:
     return found[:MAX_SHOWN_GROUPS]
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_client_page(request: Request) -> Response:
     """One client id."""
     node, client_id = node_of(request), query_of(request, ClientQuery).client_id
@@ -172,6 +178,7 @@ async def get_client_page(request: Request) -> Response:
     )
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_connection_diagnosis_page(request: Request) -> Response:
     """Whether a client at an address can come back, and who failed to connect."""
     # Without a script that reads the page again: each reading connects to the advertised addresses.

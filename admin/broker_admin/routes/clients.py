@@ -34,11 +34,14 @@ from broker_admin.listing import Page, take_page
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem
+from broker_admin.requirements import of_cluster, requires
 from broker_admin.routing import NodeRoute
 from broker_admin.schemas import bounded
+from broker_admin.tokens import Role
 from broker_admin.view import NodeView
 from broker_admin.views.node.clients import NetworkLimits
 from kafka_wire.limits import MAX_STRING_BYTES
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER
 from trio_broker.network.statistics import ConnectionStage, ConnectionStatistics
 
 
@@ -123,6 +126,7 @@ async def description_of(node: NodeView, client_id: str) -> ClientDescription:
     return described
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(Page[ConnectionStatistics], query=ConnectionsQuery)
 async def get_connections(request: Request) -> Response:
     """Every connection: what it carried, what it waits for, and why it is not read."""
@@ -130,6 +134,7 @@ async def get_connections(request: Request) -> Response:
     return await json_response_from_thread(await page_of_connections(node_of(request), query))
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(Page[ClientSummary], query=ClientsQuery)
 async def get_clients(request: Request) -> Response:
     """The connections gathered by client id and software (KIP-511), or those of clients that have left."""
@@ -137,6 +142,7 @@ async def get_clients(request: Request) -> Response:
     return await json_response_from_thread(await page_of_clients(node_of(request), query))
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(
     ClientDescription, query=ClientQuery, problems={404: "no connection has or had this client id in the last hour"}
 )
@@ -146,6 +152,7 @@ async def get_client(request: Request) -> Response:
     return await json_response_from_thread(await description_of(node_of(request), client_id))
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(Backpressure)
 async def get_backpressure(request: Request) -> Response:
     """How many connections stand at each stage of a request's way, and the limits that can hold them there."""

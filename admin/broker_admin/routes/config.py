@@ -10,13 +10,13 @@ the address of a broker the same is about that one, whichever is asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of
 from broker_admin.config_changes import ConfigChanges, Configs, ConfigValue, plain_texts, read_config_changes
@@ -25,14 +25,17 @@ from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change
-from broker_admin.routing import NodeRoute
+from broker_admin.requirements import of_cluster, require_role, requires
+from broker_admin.routing import NodeRoute, Route
 from broker_admin.schemas import bounded
 from broker_admin.structuring import shown
+from broker_admin.tokens import Role
 from broker_admin.view import ClusterView
 from broker_admin.views.cluster.config import SettingChange
 from trio_broker.changes.change import MAX_COMPARED_SECONDS, MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS
 from trio_broker.config.config_key import ConfigUnit
 from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScope
+from trio_broker.handlers.support.rights import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
 
 
 @attrs.frozen
@@ -56,6 +59,10 @@ class NewConfigValue:
     value: ConfigValue
 
 
+ACCESS_KEYS = re.compile(r"(^|\.)(sasl|ssl)\.")
+"""Keys of the logins of clients, of all listeners or of one."""
+
+
 @attrs.frozen
 class ChangedConfigs:
     """What a change does to each key that it named, the keys as they are now, and the settings that changed.
@@ -71,12 +78,14 @@ class ChangedConfigs:
 class ConfigEndpoint(HTTPEndpoint):
     """Both methods of the one address, so that a third one is answered with the names of both."""
 
+    @requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER_CONFIGS))
     @operation(Configs)
     async def get(self, request: Request) -> Response:
         """Every config key: value, source, synonyms, update mode, default, type and help."""
         entries = cluster_of(request).config.entries()
         return json_response(Configs({entry.name: mask_entry(entry) for entry in entries}))
 
+    @requires(Role.OPERATOR, of_cluster(ALTER_CLUSTER_CONFIGS))
     @operation(
         ChangedConfigs,
         query=ConfigChangeQuery,
@@ -95,6 +104,7 @@ class ConfigEndpoint(HTTPEndpoint):
 class ConfigKeyEndpoint(HTTPEndpoint):
     """One config key."""
 
+    @requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER_CONFIGS))
     @operation(ConfigEntry, problems={404: "no such key"})
     async def get(self, request: Request) -> Response:
         """One config key."""
@@ -103,6 +113,7 @@ class ConfigKeyEndpoint(HTTPEndpoint):
             raise no_such_key(name)
         return json_response(mask_entry(entry))
 
+    @requires(Role.OPERATOR, of_cluster(ALTER_CLUSTER_CONFIGS))
     @operation(
         ChangedConfigs, query=ConfigChangeQuery, body=NewConfigValue, is_change=True, problems={404: "no such key"}
     )
@@ -132,6 +143,8 @@ async def apply_changes(
     Raises:
         Problem: 422, with an error for each key that is refused.
     """
+    if any(is_about_access(key) for key in changes):
+        require_role(request, Role.ADMIN)
     cluster = cluster_of(request)
     texts, reasons = plain_texts(changes, units)
     result = await cluster.config.change(
@@ -158,6 +171,11 @@ async def apply_changes(
         {entry.name: mask_entry(entry) for entry in entries},
         mask_changes(result.changes, sensitive_keys(entries)),
     )
+
+
+def is_about_access(key: str) -> bool:
+    """Whether a key says who may log in: an operator would make itself another user."""
+    return ACCESS_KEYS.search(key) is not None
 
 
 def entries_of(cluster: ClusterView, names: Iterable[str]) -> list[ConfigEntry]:

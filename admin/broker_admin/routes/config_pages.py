@@ -11,7 +11,6 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of, node_of
 from broker_admin.change_list import WORDS, running_trial
@@ -21,10 +20,13 @@ from broker_admin.listing import take_page
 from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response
+from broker_admin.requirements import of_cluster, requires
 from broker_admin.routes.loggers import LOGGER_COLUMNS, LoggersQuery
-from broker_admin.routing import NodeRoute
+from broker_admin.routing import NodeRoute, Route
 from broker_admin.tables import Column, ListTable
+from broker_admin.tokens import Role
 from trio_broker.config.entries import ConfigEntry, LoggerLevel
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER_CONFIGS
 
 LOGGER_TABLE_COLUMNS = (
     Column("Logger", "name"),
@@ -37,6 +39,7 @@ LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 """Those that a logger can be given, as in Kafka's tools."""
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER_CONFIGS))
 async def get_config_page(request: Request) -> Response:
     """All settings, or those that are searched for."""
     query, cluster = query_of(request, ConfigTableQuery), cluster_of(request)
@@ -56,6 +59,7 @@ def render_settings(context: dict[str, Any], entries: Sequence[ConfigEntry], que
     )
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER_CONFIGS))
 async def get_loggers_page(request: Request) -> Response:
     """The loggers and their levels."""
     query, node = query_of(request, LoggersQuery), node_of(request)

@@ -14,8 +14,11 @@ from broker_admin.encoding import json_response
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, query_pointer
+from broker_admin.requirements import of_cluster, requires
 from broker_admin.routing import NodeRoute
 from broker_admin.schemas import bounded
+from broker_admin.tokens import Role
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER
 
 MAX_ADDRESS_LENGTH = 64
 """An IPv6 address with its scope has less."""
@@ -50,6 +53,7 @@ async def diagnosis_for(request: Request) -> Diagnosis:
     return diagnose(address, await view.listener_facts(), view.failed_handshakes())
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(Diagnosis, query=DiagnosisQuery)
 async def get_connection_diagnosis(request: Request) -> Response:
     """What each listener answers a client at an address, whether it can come back there, and who failed to connect.

@@ -10,16 +10,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of
 from broker_admin.encoding import json_response
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller
-from broker_admin.routing import NO_SUCH_BROKER, broker_id_of
+from broker_admin.requirements import of_cluster, requires
+from broker_admin.routing import NO_SUCH_BROKER, Route, broker_id_of
+from broker_admin.tokens import Role
 from broker_admin.views.cluster.decommission import DecommissionRefused
 from trio_broker.cluster.decommission_progress import DecommissionProgress
+from trio_broker.handlers.support.rights import ALTER_CLUSTER, DESCRIBE_CLUSTER
 
 UNKNOWN = {404: NO_SUCH_BROKER}
 
@@ -39,6 +41,7 @@ def problem_of(refused: DecommissionRefused) -> Problem:
 class DecommissionEndpoint(HTTPEndpoint):
     """The decommission of one broker."""
 
+    @requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
     @operation(DecommissionProgress, problems=UNKNOWN)
     async def get(self, request: Request) -> Response:
         """How far a broker is with leaving: the replicas that it has left, and where they move."""
@@ -47,6 +50,7 @@ class DecommissionEndpoint(HTTPEndpoint):
         except DecommissionRefused as refused:
             raise problem_of(refused) from refused
 
+    @requires(Role.OPERATOR, of_cluster(ALTER_CLUSTER))
     @operation(DecommissionProgress, query=ChangeQuery, is_change=True, problems=PROBLEMS)
     async def post(self, request: Request) -> Response:
         """Have a broker leave: its replicas move to others, then it stops and is unregistered.
@@ -55,6 +59,7 @@ class DecommissionEndpoint(HTTPEndpoint):
         """
         return await changed(request, cluster_of(request).decommission.begin)
 
+    @requires(Role.OPERATOR, of_cluster(ALTER_CLUSTER))
     @operation(DecommissionProgress, query=ChangeQuery, is_change=True, problems=PROBLEMS)
     async def delete(self, request: Request) -> Response:
         """Have a broker stay after all.

@@ -24,11 +24,14 @@ from broker_admin.encoding import converter, mask_changes, sensitive_keys
 from broker_admin.event_stream import EventStream, SendText, require_room
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation
+from broker_admin.requirements import of_cluster, requires
 from broker_admin.routing import NodeStreamRoute
+from broker_admin.tokens import Role
 from broker_admin.view import BrokerView
 from broker_admin.views.cluster.groups import GroupsRebalanced
 from broker_admin.views.node.events import BrokerEvent
 from trio_broker.cluster.cluster_event import ClusterChanged
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER
 from trio_broker.metrics.history import HistorySample
 
 HEARTBEAT_SECONDS = 10.0
@@ -41,6 +44,7 @@ RECONNECT_MS = 2000
 """How long browsers wait before they connect again."""
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(
     None,
     media_type="text/event-stream",

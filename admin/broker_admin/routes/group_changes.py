@@ -8,22 +8,23 @@ positions, and their next commit would replace the new offsets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import OF_A_VALUE, FieldError, Problem, body_pointer, query_pointer, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
+from broker_admin.requirements import in_handler, is_judged, of_group, require, requires
 from broker_admin.routes.groups import get_group, get_offsets
-from broker_admin.routing import GroupRoute, group_id_of
+from broker_admin.routing import GroupRoute, Route, group_id_of
 from broker_admin.schemas import PartitionNumber, bounded
+from broker_admin.tokens import Role
 from broker_admin.views.cluster.group_changes import (
     DeletedGroup,
     DeletedOffsets,
@@ -35,6 +36,7 @@ from broker_admin.views.cluster.group_changes import (
     ResetTarget,
 )
 from kafka_wire.limits import MAX_OFFSET, MAX_STRING_BYTES
+from trio_broker.handlers.support.rights import DELETE_GROUP, DESCRIBE_GROUP, READ_GROUP, READ_TOPIC
 
 MAX_SCOPES = 1000
 """Topics named in one change; without any it is about all of the group's."""
@@ -154,6 +156,22 @@ def problem_of(refused: GroupRefused) -> Problem:
     return Problem(OF_A_VALUE if is_value else status_of(refused.error), refused.reason, errors)
 
 
+def require_readable(request: Request, topics: Iterable[str]) -> None:
+    """Refuse a change of offsets in topics that the caller may not read, as Kafka does.
+
+    Raises:
+        Problem: 403.
+    """
+    for topic in dict.fromkeys(topics):
+        require(request, READ_TOPIC, topic)
+
+
+@requires(
+    Role.OPERATOR,
+    of_group(READ_GROUP),
+    in_handler(DESCRIBE_GROUP, note="another's offsets"),
+    in_handler(READ_TOPIC),
+)
 @operation(
     ResetOffsets, query=GroupChangeQuery, body=OffsetResetBody, is_change=True,
     problems={status: PROBLEMS[status] for status in (409, 422, 503)},
@@ -166,8 +184,14 @@ async def reset_offsets(request: Request) -> Response:
     """
     query = query_of(request, GroupChangeQuery)
     reset = (await read_change(request, OffsetResetBody, MAX_RESET_BYTES)).reset()
+    group_id, changes = group_id_of(request), cluster_of(request).group_changes
+    if reset.group is not None:
+        require(request, DESCRIBE_GROUP, reset.group)
     try:
-        done = await cluster_of(request).group_changes.reset_offsets(group_id_of(request), reset, dry_run=query.dry_run)
+        if is_judged(request):
+            planned = await changes.reset_offsets(group_id, reset, dry_run=True)
+            require_readable(request, (each.topic for each in planned.partitions))
+        done = await changes.reset_offsets(group_id, reset, dry_run=query.dry_run)
     except GroupRefused as refused:
         raise problem_of(refused) from refused
     return await json_response_from_thread(done)
@@ -178,6 +202,7 @@ class GroupEndpoint(HTTPEndpoint):
 
     get = staticmethod(get_group)
 
+    @requires(Role.OPERATOR, of_group(DELETE_GROUP))
     @operation(DeletedGroup, query=GroupChangeQuery, is_change=True, problems=PROBLEMS)
     async def delete(self, request: Request) -> Response:
         """Delete a group without members, with its offsets."""
@@ -195,6 +220,7 @@ class GroupOffsetsEndpoint(HTTPEndpoint):
 
     get = staticmethod(get_offsets)
 
+    @requires(Role.OPERATOR, of_group(DELETE_GROUP), in_handler(READ_TOPIC))
     @operation(DeletedOffsets, query=OffsetDeletionQuery, is_change=True, problems=PROBLEMS)
     async def delete(self, request: Request) -> Response:
         """Delete committed offsets: all, those of ``topic``s, or of the ``partition``s of one topic.
@@ -203,15 +229,18 @@ class GroupOffsetsEndpoint(HTTPEndpoint):
         """
         check_caller(request)
         query = query_of(request, OffsetDeletionQuery)
+        group_id, scopes, changes = group_id_of(request), query.scopes(), cluster_of(request).group_changes
         try:
-            deleted = await cluster_of(request).group_changes.delete_offsets(
-                group_id_of(request), query.scopes(), dry_run=query.dry_run
-            )
+            if is_judged(request):
+                planned = await changes.delete_offsets(group_id, scopes, dry_run=True)
+                require_readable(request, (each.topic for each in planned.partitions))
+            deleted = await changes.delete_offsets(group_id, scopes, dry_run=query.dry_run)
         except GroupRefused as refused:
             raise problem_of(refused) from refused
         return await json_response_from_thread(deleted)
 
 
+@requires(Role.OPERATOR, of_group(READ_GROUP))
 @operation(RemovedMember, query=MemberRemovalQuery, is_change=True, problems=PROBLEMS)
 async def remove_member(request: Request) -> Response:
     """Remove the static member with a group instance id, before its session times out; the group rebalances.

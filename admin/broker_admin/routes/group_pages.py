@@ -15,9 +15,8 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
 
-from broker_admin.app_state import cluster_of, now_ms_of, state_of
+from broker_admin.app_state import now_ms_of, state_of
 from broker_admin.group_actions import group_actions, group_address
 from broker_admin.group_detail import group_detail
 from broker_admin.group_diagnosis import diagnosis
@@ -25,7 +24,8 @@ from broker_admin.group_list import GROUP_COLUMNS, GroupsQuery, select_groups
 from broker_admin.listing import Page, ordered_by
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response, render_template
-from broker_admin.routing import GroupRoute, group_id_of
+from broker_admin.requirements import in_handler, left_out, of_group, requires
+from broker_admin.routing import GroupRoute, Route, group_id_of
 from broker_admin.series_chart import (
     GROUP_CHARTS,
     RANGES,
@@ -36,7 +36,9 @@ from broker_admin.series_chart import (
 )
 from broker_admin.tables import Column, ListTable
 from broker_admin.texts import shown_text
+from broker_admin.tokens import Role
 from broker_admin.views.node.readings import SeriesReport
+from broker_admin.visible import visible_groups, visible_held_back, visible_offsets
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
     GroupOffsets,
@@ -45,6 +47,7 @@ from trio_broker.coordinator.reporting.snapshot import (
     Rebalance,
 )
 from trio_broker.coordinator.transactions.transaction_snapshot import HeldBackPartition
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 STATES = ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Empty", "Dead")
 """The states of both kinds of groups, for the choice on the page."""
@@ -70,10 +73,11 @@ class GroupsPageQuery(GroupsQuery):
     order: str = ordered_by("-lag_seconds", GROUP_COLUMNS)
 
 
+@requires(Role.VIEWER, in_handler(DESCRIBE_CLUSTER, DESCRIBE_GROUP, note="left out, without the first"))
 async def get_groups_page(request: Request) -> Response:
     """The list of groups."""
-    cluster, query = cluster_of(request), query_of(request, GroupsPageQuery)
-    group_list = await trio.to_thread.run_sync(select_groups, await cluster.groups.report(), query)
+    query = query_of(request, GroupsPageQuery)
+    group_list = await trio.to_thread.run_sync(select_groups, await visible_groups(request), query)
     page = Page(group_list.items, group_list.total, group_list.matching, group_list.next_cursor)
     context = frame(request) | {
         "here": "groups",
@@ -96,6 +100,7 @@ class GroupPageQuery(RangeQuery):
     id: str | None = None
 
 
+@requires(Role.VIEWER, of_group(DESCRIBE_GROUP), left_out(DESCRIBE_TOPIC))
 async def get_group_page(request: Request) -> Response:
     """The page of one group; under ``/reset`` it opens with the reset of its offsets."""
     state = state_of(request)
@@ -108,9 +113,9 @@ async def get_group_page(request: Request) -> Response:
     }
     span = RANGES[chosen]
     series = await state.node.readings.group_series(group_id, at_ms - span.span_ms, at_ms + 1, span.step_ms)
-    held_back = (await state.cluster.transactions.report()).held_back
+    held_back = (await visible_held_back(request)).held_back
     async with state.reading_lag:
-        offsets = await state.cluster.groups.offsets(group_id)
+        offsets = await visible_offsets(request, group_id)
     # Read after the wait above, without another between them: members and timeline then belong together.
     group, rebalances = state.cluster.groups.get(group_id), state.cluster.groups.timeline(group_id)
     history = state.cluster.groups.lag_history(group_id)

@@ -17,7 +17,6 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of, now_ms_of, state_of
 from broker_admin.encoding import encode, json_response, json_response_from_thread
@@ -26,8 +25,11 @@ from broker_admin.group_list import GroupList, GroupsQuery, select_groups
 from broker_admin.listing import MAX_LIMIT, MAX_LIST_OFFSET
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem
-from broker_admin.routing import GroupRoute, group_id_of
+from broker_admin.requirements import in_handler, left_out, of_group, requires
+from broker_admin.routing import GroupRoute, Route, group_id_of
 from broker_admin.schemas import bounded
+from broker_admin.tokens import Role
+from broker_admin.visible import visible_groups, visible_held_back, visible_offsets
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
     GroupLagReport,
@@ -35,6 +37,7 @@ from trio_broker.coordinator.reporting.snapshot import (
     GroupSnapshot,
     Rebalance,
 )
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 
 @attrs.frozen
@@ -70,11 +73,12 @@ def no_such_group() -> Problem:
     return Problem(404, "there is no such group, or it is still being loaded; /api/v1/groups lists those there are")
 
 
+@requires(Role.VIEWER, in_handler(DESCRIBE_CLUSTER, DESCRIBE_GROUP, note="left out, without the first"))
 @operation(GroupList, query=GroupsQuery)
 async def get_groups(request: Request) -> Response:
     """The groups, by id unless another order is asked for, with state, members and lag."""
     query = query_of(request, GroupsQuery)
-    report = await cluster_of(request).groups.report()
+    report = await visible_groups(request)
     return Response(await trio.to_thread.run_sync(encode_list, report, query), media_type="application/json")
 
 
@@ -82,6 +86,7 @@ def encode_list(report: GroupLagReport, query: GroupsQuery) -> bytes:
     return encode(select_groups(report, query))
 
 
+@requires(Role.VIEWER, of_group(DESCRIBE_GROUP))
 @operation(GroupSnapshot, query=PartQuery, problems=NO_SUCH_GROUP)
 async def get_group(request: Request) -> Response:
     """One group with its members and what is assigned to them; ``offset`` and ``limit`` count members."""
@@ -92,18 +97,20 @@ async def get_group(request: Request) -> Response:
     return await json_response_from_thread(attrs.evolve(group, members=group.members[part]))
 
 
+@requires(Role.VIEWER, of_group(DESCRIBE_GROUP), left_out(DESCRIBE_TOPIC))
 @operation(GroupOffsets, query=PartQuery, problems=NO_SUCH_GROUP)
 async def get_offsets(request: Request) -> Response:
     """A group's committed offsets with lag in records and in seconds; ``offset`` and ``limit`` count partitions."""
     state = state_of(request)
     part = query_of(request, PartQuery).part
     async with state.reading_lag:
-        offsets = await state.cluster.groups.offsets(group_id_of(request))
+        offsets = await visible_offsets(request, group_id_of(request))
     if offsets is None:
         raise no_such_group()
     return await json_response_from_thread(attrs.evolve(offsets, partitions=offsets.partitions[part]))
 
 
+@requires(Role.VIEWER, of_group(DESCRIBE_GROUP))
 @operation(GroupTimeline, query=GroupIdQuery, problems=NO_SUCH_GROUP)
 async def get_timeline(request: Request) -> Response:
     """A group's recent rebalances, oldest first: when, how long, and who made them happen, and why."""
@@ -113,6 +120,7 @@ async def get_timeline(request: Request) -> Response:
     return await json_response_from_thread(GroupTimeline(list(rebalances)))
 
 
+@requires(Role.VIEWER, of_group(DESCRIBE_GROUP))
 @operation(GroupLagHistory, query=GroupIdQuery, problems=NO_SUCH_GROUP)
 async def get_history(request: Request) -> Response:
     """A group's lag in the last hour, how fast it reads, and when it catches up."""
@@ -122,18 +130,19 @@ async def get_history(request: Request) -> Response:
     return await json_response_from_thread(history)
 
 
+@requires(Role.VIEWER, of_group(DESCRIBE_GROUP), left_out(DESCRIBE_TOPIC))
 @operation(LagDiagnosis, query=GroupIdQuery, problems=NO_SUCH_GROUP)
 async def get_diagnosis(request: Request) -> Response:
     """Why a group lags: what was found, the most telling first, each with its evidence and what to do."""
     state = state_of(request)
     group_id = group_id_of(request)
     async with state.reading_lag:
-        offsets = await state.cluster.groups.offsets(group_id)
+        offsets = await visible_offsets(request, group_id)
     group, rebalances = state.cluster.groups.get(group_id), state.cluster.groups.timeline(group_id)
     history = state.cluster.groups.lag_history(group_id)
     if offsets is None or group is None or rebalances is None or history is None:
         raise no_such_group()
-    held_back = (await state.cluster.transactions.report()).held_back
+    held_back = (await visible_held_back(request)).held_back
     diagnose = partial(diagnosis, group, offsets, history.rates, rebalances, now_ms_of(state.node), held_back)
     return json_response(await trio.to_thread.run_sync(diagnose))
 

@@ -11,10 +11,14 @@ from starlette.responses import RedirectResponse, Response
 from broker_admin.app_state import node_of, state_of
 from broker_admin.node_addresses import NODE_PAGES, at_broker
 from broker_admin.pages import frame, page_response, render_template
+from broker_admin.requirements import of_cluster, requires
 from broker_admin.routing import NodeRoute
 from broker_admin.storage_texts import forecast_text, recovery_text, retention_text
+from broker_admin.tokens import Role
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_broker_page(request: Request) -> Response:
     """Lead to the first of the broker's pages that the navigation has."""
     state = state_of(request)
@@ -22,6 +26,7 @@ async def get_broker_page(request: Request) -> Response:
     return RedirectResponse(at_broker(first.path, state.broker_id), HTTPStatus.TEMPORARY_REDIRECT)
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_storage_page(request: Request) -> Response:
     """The disks."""
     context = frame(request) | {
@@ -36,6 +41,7 @@ async def get_storage_page(request: Request) -> Response:
     return await page_response(request, render)
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_tasks_page(request: Request) -> Response:
     """The tasks of the event loop."""
     tree = await node_of(request).tasks.tree()

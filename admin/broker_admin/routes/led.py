@@ -14,11 +14,14 @@ from broker_admin.app_state import cluster_of
 from broker_admin.encoding import json_response_from_thread
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
+from broker_admin.requirements import of_cluster, requires
 from broker_admin.routing import NodeRoute
+from broker_admin.tokens import Role
 from broker_admin.topic_paths import name_of, no_such_topic
 from broker_admin.views.cluster.groups import CoordinatedGroups
 from broker_admin.views.cluster.topics import LedPartitions, LedTopics, TopicRates
 from trio_broker.coordinator.transactions.transaction_snapshot import TransactionReport
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER
 
 NO_SUCH_TOPIC = {404: "there is no such topic"}
 
@@ -30,6 +33,7 @@ class LedTopicsQuery:
     name: str | None = None
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(LedTopics, query=LedTopicsQuery)
 async def get_led_topics(request: Request) -> Response:
     """The topics of which this broker leads partitions: their number, records, sizes and rates here."""
@@ -44,6 +48,7 @@ class LedPartitionsQuery:
     oldest_records: bool = True
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(LedPartitions, query=LedPartitionsQuery, problems=NO_SUCH_TOPIC)
 async def get_led_partitions(request: Request) -> Response:
     """Those partitions of a topic that this broker leads, with each of their replicas as it sees them."""
@@ -54,6 +59,7 @@ async def get_led_partitions(request: Request) -> Response:
     return await json_response_from_thread(LedPartitions(tuple(partitions)))
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(TopicRates, problems=NO_SUCH_TOPIC)
 async def get_led_rates(request: Request) -> Response:
     """What this broker carried of a topic in the last hour."""
@@ -63,12 +69,14 @@ async def get_led_rates(request: Request) -> Response:
     return await json_response_from_thread(rates)
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(CoordinatedGroups)
 async def get_coordinated_groups(request: Request) -> Response:
     """The groups that this broker coordinates, with their lag, and by topic."""
     return await json_response_from_thread(await cluster_of(request).groups.coordinated())
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(TransactionReport)
 async def get_coordinated_transactions(request: Request) -> Response:
     """The transactional ids that this broker coordinates, and the partitions led by it that are held back."""

@@ -21,12 +21,15 @@ from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, read_change_json
+from broker_admin.requirements import of_cluster, requires
 from broker_admin.routing import NodeRoute
 from broker_admin.schemas import SchemaConstraints
 from broker_admin.structuring import structure_body
+from broker_admin.tokens import Role
 from broker_admin.views.cluster.config import SettingChange
 from broker_admin.views.node.loggers import LoggerDifference
 from trio_broker.config.entries import LoggerLevel
+from trio_broker.handlers.support.rights import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
 
 LoggerChanges = Annotated[Mapping[str, str | None], SchemaConstraints({"minProperties": 1})]
 """The body of a change."""
@@ -52,6 +55,7 @@ class ChangedLoggers:
 class LoggersEndpoint(HTTPEndpoint):
     """Both methods of the one address, so that a third one is answered with the names of both."""
 
+    @requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER_CONFIGS))
     @operation(Page[LoggerLevel], query=LoggersQuery)
     async def get(self, request: Request) -> Response:
         """The loggers with their levels.
@@ -63,6 +67,7 @@ class LoggersEndpoint(HTTPEndpoint):
         loggers = node_of(request).loggers.levels()
         return json_response(take_page(loggers, query, id_of=lambda logger: logger.name, columns=LOGGER_COLUMNS))
 
+    @requires(Role.OPERATOR, of_cluster(ALTER_CLUSTER_CONFIGS))
     @operation(
         ChangedLoggers,
         query=ChangeQuery,

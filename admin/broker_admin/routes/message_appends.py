@@ -14,7 +14,6 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import state_of
 from broker_admin.encoding import json_response_from_thread
@@ -24,9 +23,13 @@ from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.record_search import NO_SUCH_TOPIC, require_contents
 from broker_admin.request_body import ChangeQuery, check_caller, parse_json, read_body
+from broker_admin.requirements import of_topic, requires
+from broker_admin.routing import Route
 from broker_admin.structuring import structure_body
+from broker_admin.tokens import Role
 from broker_admin.views.cluster.messages import AppendedMessage, NewMessage
 from trio_broker.common.record_json import InvalidField, decode_base64, field_bytes, header_of
+from trio_broker.handlers.support.rights import WRITE_TOPIC
 
 MAX_APPEND_BYTES = 4 * 1024 * 1024
 """Of one body: the largest record there may be by default, in base64, and then some. A file goes in several."""
@@ -143,6 +146,7 @@ def refusal(results: Sequence[AppendedMessage], is_single: bool) -> Problem:
     return Problem(422, f"{appended} of {len(results)} records were appended; {errors[0].detail}", errors[:MAX_ERRORS])
 
 
+@requires(Role.OPERATOR, of_topic(WRITE_TOPIC))
 @operation(
     AppendResult,
     query=AppendQuery,

@@ -17,7 +17,6 @@ from urllib.parse import urlencode
 import attrs
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import state_of
 from broker_admin.decoders.choice import DECODER_NAMES
@@ -45,12 +44,16 @@ from broker_admin.pages import TEMPLATES, frame, page_response
 from broker_admin.problems import Problem
 from broker_admin.record_rows import PREVIEW_BYTES, kept_parameters
 from broker_admin.record_search import NO_SUCH_TOPIC, require_contents, search_records
+from broker_admin.requirements import of_metadata_log, of_topic, requires
+from broker_admin.routing import Route
 from broker_admin.texts import line_text, number_text
+from broker_admin.tokens import Role
 from broker_admin.topic_tabs import tabs_of
 from broker_admin.views.cluster.messages import BatchInfo
 from kafka_wire.limits import MAX_OFFSET, MAX_PARTITION
 from trio_broker.common.escaping import LINE_ENDS_AND_TABS, escape_unprintable
 from trio_broker.common.record_json import StoredRecord, text_or_base64
+from trio_broker.handlers.support.rights import READ_TOPIC
 
 PAGE_SECONDS = 0.5
 """A page waits so long for its search: what is found later comes to the page, or by its link."""
@@ -82,6 +85,7 @@ class RecordDetail:
     again: Mapping[str, Any] | None
 
 
+@requires(Role.VIEWER, of_topic(READ_TOPIC), of_metadata_log())
 async def get_messages_page(request: Request) -> Response:
     """The records that the address asks for."""
     state, topic = state_of(request), request.path_params["topic"]
@@ -155,6 +159,7 @@ def encodable(page: str) -> str:
     return page.encode("utf-8", "backslashreplace").decode()
 
 
+@requires(Role.VIEWER, of_topic(READ_TOPIC), of_metadata_log())
 async def get_message_page(request: Request) -> Response:
     """The page of one record, or of the first one behind its place if that is empty."""
     state, topic = state_of(request), request.path_params["topic"]

@@ -13,7 +13,6 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import AppState, state_of
 from broker_admin.event_stream import EventStream, SendText, require_room
@@ -25,7 +24,11 @@ from broker_admin.messages.search import MessageSearch, SearchResult
 from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.record_rows import HTML, JSON, PREVIEW_BYTES, event_data
 from broker_admin.record_search import PROBLEMS, prepared_search
+from broker_admin.requirements import of_metadata_log, of_topic, requires
+from broker_admin.routing import Route
 from broker_admin.schemas import bounded
+from broker_admin.tokens import Role
+from trio_broker.handlers.support.rights import READ_TOPIC
 
 TURN_SECONDS = 0.25
 """A turn takes about this long at the most: as often as one can see a change."""
@@ -67,6 +70,7 @@ class StreamedSearch:
             await send_text(f"{line}\n")
 
 
+@requires(Role.VIEWER, of_topic(READ_TOPIC), of_metadata_log())
 @operation(
     None,
     query=StreamedSearchQuery,

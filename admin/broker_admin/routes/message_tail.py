@@ -16,7 +16,6 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import AppState, state_of
 from broker_admin.event_stream import EventStream, SendText, require_room
@@ -28,8 +27,12 @@ from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem
 from broker_admin.record_rows import HTML, JSON, PREVIEW_BYTES, event_data
 from broker_admin.record_search import NO_SUCH_TOPIC, PROBLEMS, require_contents
+from broker_admin.requirements import of_metadata_log, of_topic, requires
+from broker_admin.routing import Route
 from broker_admin.schemas import bounded
+from broker_admin.tokens import Role
 from broker_admin.views.cluster.messages import PartitionBatches, UnreadableBatch
+from trio_broker.handlers.support.rights import READ_TOPIC
 
 TAIL_SECONDS = 600.0
 """A tail that was forgotten in a tab ends by itself."""
@@ -140,6 +143,7 @@ class MessageTail:
                 continue  # counted as skipped
 
 
+@requires(Role.VIEWER, of_topic(READ_TOPIC), of_metadata_log())
 @operation(None, query=TailQuery, media_type="text/event-stream", problems=PROBLEMS)
 async def get_tail(request: Request) -> Response | EventStream:
     """The records that come from now on, as server-sent events, at most 200 a second; it ends after ten minutes."""

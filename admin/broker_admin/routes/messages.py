@@ -9,7 +9,6 @@ from __future__ import annotations
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import now_ms_of, state_of
 from broker_admin.encoding import json_response_from_thread
@@ -25,9 +24,14 @@ from broker_admin.messages.rows import show_rows
 from broker_admin.messages.search import SearchResult
 from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.record_search import PROBLEMS, search_records
+from broker_admin.requirements import of_metadata_log, of_topic, requires
+from broker_admin.routing import Route
 from broker_admin.texts import export_name
+from broker_admin.tokens import Role
+from trio_broker.handlers.support.rights import READ_TOPIC
 
 
+@requires(Role.VIEWER, of_topic(READ_TOPIC), of_metadata_log())
 @operation(
     SearchResult,
     query=RecordsQuery,

@@ -7,13 +7,16 @@ from collections.abc import Iterable
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from broker_admin.app_state import state_of
 from broker_admin.encoding import encode
 from broker_admin.openapi import openapi_document
+from broker_admin.requirements import open_to_all
+from broker_admin.routing import Route
 
 
+@open_to_all
 async def get_openapi(request: Request) -> Response:
     """This description."""
     state = state_of(request)

@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import now_ms_of, state_of
 from broker_admin.change_list import WORDS
@@ -18,6 +17,8 @@ from broker_admin.health_rules import FULL_DISK_RATIO
 from broker_admin.operations import query_of
 from broker_admin.overview import overview_of
 from broker_admin.pages import frame, page_response, render_template
+from broker_admin.requirements import of_cluster, requires
+from broker_admin.routing import Route
 from broker_admin.schemas import bounded
 from broker_admin.series_chart import (
     BROKER_CHARTS,
@@ -30,8 +31,10 @@ from broker_admin.series_chart import (
     series_charts,
 )
 from broker_admin.storage_texts import forecast_text
-from broker_admin.view import BrokerView
+from broker_admin.tokens import Role
+from broker_admin.view import BrokerView, ClusterView
 from trio_broker.changes.change import ChangeAction, ChangedResource
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER
 
 LIVE_RANGE = "5m"
 """What the charts show that the page's script draws."""
@@ -64,6 +67,7 @@ async def over_time(view: BrokerView, chosen: TimeRange) -> SeriesCharts | None:
     return series_charts(report, BROKER_CHARTS, chosen, now_ms, marks[-MAX_MARKS:])
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_overview_page(request: Request) -> Response:
     """The overview."""
     view = state_of(request).view

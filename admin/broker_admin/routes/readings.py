@@ -14,11 +14,14 @@ from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, query_pointer
+from broker_admin.requirements import of_cluster, requires
 from broker_admin.routing import NodeRoute
 from broker_admin.schemas import MAX_TIME_MS, SchemaConstraints, bounded
+from broker_admin.tokens import Role
 from broker_admin.view import NodeView
 from broker_admin.views.node.identity import NodeDescription
 from broker_admin.views.node.readings import SeriesReport, ThreadStatistics
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER
 from trio_broker.metrics.history import SERIES, HistorySample
 
 SAMPLE_INTERVAL_MS = 1000
@@ -105,18 +108,21 @@ class HistoryOfSamples:
     samples: Sequence[HistorySample]
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(NodeDescription)
 async def get_broker(request: Request) -> Response:
     """One broker: ids, version, listeners, durability, uptime."""
     return json_response(node_of(request).identity.description())
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(ThreadStatistics)
 async def get_threads(request: Request) -> Response:
     """Idle ratio of every network thread and handler slot, the queue between them, and how busy the loop is."""
     return json_response(node_of(request).readings.threads())
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(HistoryOfSamples)
 async def get_history(request: Request) -> Response:
     """The samples kept, oldest first, one a second."""
@@ -127,6 +133,7 @@ async def get_history(request: Request) -> Response:
 BAD_TIMES = {400: "the times are out of order, or give too many steps"}
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(SeriesReport, query=SeriesQuery, problems=BAD_TIMES)
 async def get_series(request: Request) -> Response:
     """Readings over time: the last hour by seconds, the last week by minutes, in steps of any length.
@@ -138,6 +145,7 @@ async def get_series(request: Request) -> Response:
     return await json_response_from_thread(await node.readings.series(names, times.from_ms, times.to_ms, times.step_ms))
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(SeriesReport, query=TopicSeriesQuery, problems=BAD_TIMES | {404: "there is no such topic"})
 async def get_topic_series(request: Request) -> Response:
     """What a topic carried over time: the last hour every ten seconds, the last week by minutes to within 3 %.
@@ -150,6 +158,7 @@ async def get_topic_series(request: Request) -> Response:
     return await series_response(report, "topic", "there is no such topic; /api/v1/topics lists those there are")
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(SeriesReport, query=GroupSeriesQuery, problems=BAD_TIMES | {404: "there is no such group"})
 async def get_group_series(request: Request) -> Response:
     """A group's lag and what it consumed over time: the last hour, and the last week by minutes.

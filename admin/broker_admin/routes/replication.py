@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of
 from broker_admin.encoding import json_response, json_response_from_thread
@@ -20,8 +19,10 @@ from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, check_caller, read_change
-from broker_admin.routing import NO_SUCH_BROKER, NodeRoute, broker_id_of
+from broker_admin.requirements import of_cluster, requires
+from broker_admin.routing import NO_SUCH_BROKER, NodeRoute, Route, broker_id_of
 from broker_admin.schemas import PartitionNumber, bounded
+from broker_admin.tokens import Role
 from broker_admin.topic_paths import name_of
 from broker_admin.views.cluster.replication import (
     BegunReassignment,
@@ -35,6 +36,7 @@ from broker_admin.views.cluster.replication import (
 )
 from kafka_wire.limits import MAX_REPLICATION_FACTOR, MAX_STRING_BYTES
 from trio_broker.cluster.cluster_event import ClusterEvent
+from trio_broker.handlers.support.rights import ALTER_CLUSTER, DESCRIBE_CLUSTER
 
 MAX_NAMED_PARTITIONS = 1000
 """Partitions that one change may name."""
@@ -114,6 +116,7 @@ def problem_of(refused: ReplicationRefused) -> Problem:
 # --- what there is ---
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(Page[BrokerSummary], query=BrokersQuery)
 async def get_brokers(request: Request) -> Response:
     """The brokers of the cluster: addresses, racks, what they lead and what of theirs is in sync."""
@@ -121,24 +124,28 @@ async def get_brokers(request: Request) -> Response:
     return json_response(take_page(brokers, query, id_of=lambda each: str(each.node_id), columns=BROKER_COLUMNS))
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(ClusterReport)
 async def get_cluster(request: Request) -> Response:
     """The cluster: controller, brokers, and the partitions that lack replicas in sync, with the reason for each."""
     return await json_response_from_thread(await cluster_of(request).replication.report())
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(ClusterEventList)
 async def get_events(request: Request) -> Response:
     """Elections, replicas in sync and brokers as they came and went, the latest first."""
     return await json_response_from_thread(ClusterEventList(cluster_of(request).replication.events()))
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(AllFetchers)
 async def get_fetchers(request: Request) -> Response:
     """How each broker follows the others: partitions, bytes and requests a second, and how far behind."""
     return json_response(AllFetchers(await cluster_of(request).replication.fetchers()))
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(FetchersReport)
 async def get_own_fetchers(request: Request) -> Response:
     """How this broker follows the others."""
@@ -148,6 +155,7 @@ async def get_own_fetchers(request: Request) -> Response:
 # --- what is changed ---
 
 
+@requires(Role.OPERATOR, of_cluster(ALTER_CLUSTER))
 @operation(PreferredElection, query=ChangeQuery, body=ElectionBody, is_change=True, problems=REFUSED)
 async def elect_preferred(request: Request) -> Response:
     """Have partitions led by their preferred leaders again, each of which is the first of its replicas."""
@@ -159,6 +167,7 @@ async def elect_preferred(request: Request) -> Response:
         raise problem_of(refused) from refused
 
 
+@requires(Role.OPERATOR, of_cluster(ALTER_CLUSTER))
 @operation(BegunReassignment, query=ChangeQuery, body=ReassignmentBody, is_change=True, problems=REFUSED)
 async def reassign(request: Request) -> Response:
     """Move partitions of a topic to other brokers, or with null end the move that is under way."""
@@ -170,6 +179,7 @@ async def reassign(request: Request) -> Response:
         raise problem_of(refused) from refused
 
 
+@requires(Role.OPERATOR, of_cluster(ALTER_CLUSTER))
 @operation(Unregistration, query=ChangeQuery, is_change=True, problems={**REFUSED, 404: NO_SUCH_BROKER})
 async def unregister(request: Request) -> Response:
     """Take a broker that is gone for good out of the cluster; one that is in contact is refused."""

@@ -7,17 +7,20 @@ from functools import partial
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of
 from broker_admin.listing import take_page
 from broker_admin.operations import query_of
 from broker_admin.pages import frame, page_response, render_template
+from broker_admin.requirements import of_cluster, of_topic, requires
 from broker_admin.routes.replication import BROKER_COLUMNS, BrokersQuery
+from broker_admin.routing import Route
 from broker_admin.tables import Column, ListTable
+from broker_admin.tokens import Role
 from broker_admin.topic_list import PartitionsQuery, select_partitions
 from broker_admin.topic_paths import name_of, no_such_topic
 from broker_admin.topic_tabs import tabs_of, topic_address
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER, DESCRIBE_TOPIC
 
 SHOWN_EVENTS = 100
 """Of the feed on the page; the API has all that are kept."""
@@ -46,6 +49,7 @@ REPLICA_TABLE = [
 ]
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_brokers_page(request: Request) -> Response:
     """The brokers, the controller, and what is not in sync and why."""
     query, report = query_of(request, BrokersQuery), await cluster_of(request).replication.report()
@@ -63,6 +67,7 @@ async def get_brokers_page(request: Request) -> Response:
     return await page_response(request, partial(render_template, "cluster/brokers.html", context))
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_replication_page(request: Request) -> Response:
     """What has happened in the cluster, how brokers follow each other, and what is behind."""
     replication = cluster_of(request).replication
@@ -79,6 +84,7 @@ async def get_replication_page(request: Request) -> Response:
     return await page_response(request, partial(render_template, "cluster/replication.html", context))
 
 
+@requires(Role.VIEWER, of_topic(DESCRIBE_TOPIC))
 async def get_replicas_page(request: Request) -> Response:
     """The replicas of the partitions of one topic."""
     query, name = query_of(request, PartitionsQuery), name_of(request)

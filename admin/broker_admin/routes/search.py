@@ -14,7 +14,6 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import state_of
 from broker_admin.encoding import json_response
@@ -23,12 +22,23 @@ from broker_admin.navigation import NavigationEntry, at_one_broker
 from broker_admin.node_addresses import NODE_PAGES, at_broker
 from broker_admin.operations import operation, query_of
 from broker_admin.pages import LINKED_CHARACTERS
+from broker_admin.requirements import in_handler, may, requires, visible
+from broker_admin.routing import Route
 from broker_admin.schemas import bounded
 from broker_admin.texts import shown_text
+from broker_admin.tokens import Role
 from broker_admin.transaction_texts import transaction_address
+from broker_admin.visible import visible_groups, visible_transactions
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot
 from trio_broker.coordinator.transactions.transaction_snapshot import TransactionSnapshot
+from trio_broker.handlers.support.rights import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP,
+    DESCRIBE_TOPIC,
+    DESCRIBE_TRANSACTIONAL_ID,
+)
 
 MAX_HITS = 20
 """As many as are seen at once; who wants others types more."""
@@ -61,20 +71,33 @@ class SearchHits:
     items: tuple[SearchHit, ...]
 
 
+@requires(
+    Role.VIEWER,
+    in_handler(
+        DESCRIBE_TOPIC,
+        DESCRIBE_GROUP,
+        DESCRIBE_TRANSACTIONAL_ID,
+        DESCRIBE_CLUSTER,
+        DESCRIBE_CLUSTER_CONFIGS,
+        note="left out",
+    ),
+)
 @operation(SearchHits, query=SearchQuery)
 async def search(request: Request) -> Response:
     """Topics, groups, transactional ids, clients, config keys and pages whose name has ``q`` in it."""
     state = state_of(request)
     wanted = query_of(request, SearchQuery).q.casefold()
-    report = await state.cluster.groups.report()
+    report, transactions = await visible_groups(request), await visible_transactions(request)
+    shows_clients = may(request, DESCRIBE_CLUSTER)
+    connections = await state.node.clients.connections() if shows_clients else ()
     searched = Searched(
         navigation=at_one_broker(state.navigation, state.broker_id),
         client_page=at_broker(NODE_PAGES + "/clients/client", state.broker_id),
-        topics=state.cluster.topics.names(),
+        topics=await visible(request, DESCRIBE_TOPIC, state.cluster.topics.names(), lambda name: name),
         groups=tuple(lag.group for lag in report.groups),
-        transactions=(await state.cluster.transactions.report()).transactions,
-        clients=Counter(connection.client_id for connection in await state.node.clients.connections()),
-        config_entries=state.cluster.config.entries(),
+        transactions=transactions.transactions,
+        clients=Counter(connection.client_id for connection in connections),
+        config_entries=state.cluster.config.entries() if may(request, DESCRIBE_CLUSTER_CONFIGS) else (),
     )
     return json_response(await trio.to_thread.run_sync(searched.best_hits, wanted))
 

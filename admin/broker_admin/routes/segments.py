@@ -16,9 +16,12 @@ from broker_admin.encoding import json_response_from_thread
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, query_pointer
+from broker_admin.requirements import of_topic, requires
 from broker_admin.routing import NodeRoute
 from broker_admin.schemas import PartitionNumber
+from broker_admin.tokens import Role
 from broker_admin.views.node.segments import TopicManifest
+from trio_broker.handlers.support.rights import READ_TOPIC
 
 
 @attrs.frozen
@@ -28,6 +31,7 @@ class ManifestQuery:
     partition: tuple[PartitionNumber, ...] = ()
 
 
+@requires(Role.VIEWER, of_topic(READ_TOPIC))
 @operation(TopicManifest, query=ManifestQuery, problems={404: "there is no such topic or partition"})
 async def get_manifest(request: Request) -> Response:
     """The segments of a topic's partitions, or of those that are named by ``partition``, with what readers need."""

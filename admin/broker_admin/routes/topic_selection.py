@@ -10,17 +10,20 @@ from collections.abc import Awaitable, Callable, Sequence
 import attrs
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of
 from broker_admin.encoding import json_response_from_thread
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change
+from broker_admin.requirements import in_handler, may, requires
 from broker_admin.routes.topics import PurgeBody, purge_target
+from broker_admin.routing import Route
 from broker_admin.schemas import bounded
+from broker_admin.tokens import Role
 from broker_admin.views.cluster.topics import TopicRefused
 from kafka_wire.limits import MAX_TIMESTAMP_MS
+from trio_broker.handlers.support.rights import DELETE_TOPIC
 
 MAX_SELECTED_TOPICS = 500
 """Topics of one call: each deletion is on the disk before the next begins, some milliseconds each."""
@@ -65,9 +68,9 @@ class TopicOutcomes:
 
 
 async def outcomes(
-    names: Sequence[str], change: Callable[[str], Awaitable[TopicOutcome]], *, dry_run: bool
+    request: Request, names: Sequence[str], change: Callable[[str], Awaitable[TopicOutcome]], *, dry_run: bool
 ) -> TopicOutcomes:
-    """The outcome of ``change`` for each of ``names``, one after another.
+    """The outcome of ``change`` for each of ``names``, one after another, as far as the caller may delete them.
 
     Raises:
         Problem: 422, there is no name.
@@ -77,6 +80,9 @@ async def outcomes(
         raise Problem(422, reason, [FieldError(body_pointer("topics"), reason)])
     found = []
     for name in dict.fromkeys(names):
+        if not may(request, DELETE_TOPIC, name, is_audited=True):
+            found.append(TopicOutcome(topic=name, error=f"not authorized: {DELETE_TOPIC}"))
+            continue
         try:
             found.append(await change(name))
         except TopicRefused as refused:
@@ -84,6 +90,7 @@ async def outcomes(
     return TopicOutcomes(dry_run, tuple(found))
 
 
+@requires(Role.ADMIN, in_handler(DELETE_TOPIC))
 @operation(TopicOutcomes, query=ChangeQuery, body=SelectionDeletion, is_change=True)
 async def delete_selection(request: Request) -> Response:
     """Delete topics with all of their records, which cannot be undone; one that is refused does not stop the others."""
@@ -96,9 +103,10 @@ async def delete_selection(request: Request) -> Response:
             topic=name, partition_count=deleted.partitions, record_count=deleted.record_count, groups=deleted.groups
         )
 
-    return await json_response_from_thread(await outcomes(body.topics, delete, dry_run=dry_run))
+    return await json_response_from_thread(await outcomes(request, body.topics, delete, dry_run=dry_run))
 
 
+@requires(Role.ADMIN, in_handler(DELETE_TOPIC))
 @operation(TopicOutcomes, query=ChangeQuery, body=SelectionPurge, is_change=True)
 async def purge_selection(request: Request) -> Response:
     """Delete the first records of topics, or all of them; one that is refused does not stop the others."""
@@ -111,7 +119,7 @@ async def purge_selection(request: Request) -> Response:
         touched = sum(each.record_count > 0 for each in purged.partitions)
         return TopicOutcome(topic=name, partition_count=touched, record_count=purged.record_count)
 
-    return await json_response_from_thread(await outcomes(body.topics, purge, dry_run=dry_run))
+    return await json_response_from_thread(await outcomes(request, body.topics, purge, dry_run=dry_run))
 
 
 ROUTES = [

@@ -16,7 +16,6 @@ import trio
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of, node_of
 from broker_admin.config_changes import ConfigChanges, Configs, plain_texts, read_config_changes
@@ -26,8 +25,10 @@ from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
-from broker_admin.routing import NodeRoute
+from broker_admin.requirements import in_handler, left_out, may, of_topic, require, requires
+from broker_admin.routing import NodeRoute, Route
 from broker_admin.schemas import PartitionNumber, bounded
+from broker_admin.tokens import Role
 from broker_admin.topic_list import (
     ConsumersQuery,
     PartitionsQuery,
@@ -56,7 +57,18 @@ from broker_admin.views.cluster.topics import (
     TopicSummary,
 )
 from broker_admin.views.node.topic_segments import PartitionSegments, SegmentDetail
+from broker_admin.visible import visible_consumers, visible_topics
 from kafka_wire.limits import MAX_OFFSET, MAX_PARTITION_COUNT, MAX_REPLICATION_FACTOR, MAX_TIMESTAMP_MS
+from trio_broker.handlers.support.rights import (
+    ALTER_TOPIC,
+    ALTER_TOPIC_CONFIGS,
+    CREATE_CLUSTER,
+    CREATE_TOPIC,
+    DELETE_TOPIC,
+    DESCRIBE_GROUP,
+    DESCRIBE_TOPIC,
+    DESCRIBE_TOPIC_CONFIGS,
+)
 
 MAX_PURGED_PARTITIONS = 10_000
 """Partitions that one purge may name."""
@@ -118,13 +130,15 @@ def problem_of(
 class TopicsEndpoint(HTTPEndpoint):
     """The list of topics, and what adds to it."""
 
+    @requires(Role.VIEWER, left_out(DESCRIBE_TOPIC))
     @operation(Page[TopicSummary], query=TopicsQuery)
     async def get(self, request: Request) -> Response:
         """The topics, without the broker's own, with rates of the last minute, size, retention, lag and last write."""
         query = query_of(request, TopicsQuery)
-        summaries = await cluster_of(request).topics.summaries()
+        summaries = await visible_topics(request)
         return await json_response_from_thread(await trio.to_thread.run_sync(select_topics, summaries, query))
 
+    @requires(Role.OPERATOR, in_handler(CREATE_CLUSTER, CREATE_TOPIC))
     @operation(
         TopicCreation, query=ChangeQuery, body=NewTopicBody, is_change=True, status=201,
         problems={409: "there is such a topic", 422: "a value is refused; nothing was created"},
@@ -134,6 +148,8 @@ class TopicsEndpoint(HTTPEndpoint):
         """Create a topic."""
         dry_run = query_of(request, ChangeQuery).dry_run
         body = await read_change(request, NewTopicBody)
+        if not may(request, CREATE_CLUSTER):
+            require(request, CREATE_TOPIC, body.name)
         texts, reasons = topic_texts(cluster_of(request), body.configs)
         configs = {key: text for key, text in texts.items() if text is not None}  # null is no value of a new topic's
         try:
@@ -155,6 +171,7 @@ class TopicsEndpoint(HTTPEndpoint):
 class TopicEndpoint(HTTPEndpoint):
     """One topic."""
 
+    @requires(Role.VIEWER, of_topic(DESCRIBE_TOPIC))
     @operation(TopicDetail, problems=NO_SUCH_TOPIC)
     async def get(self, request: Request) -> Response:
         """One topic as it is now, with the settings of its own."""
@@ -163,6 +180,7 @@ class TopicEndpoint(HTTPEndpoint):
             raise no_such_topic(name_of(request))
         return json_response(topic)
 
+    @requires(Role.ADMIN, of_topic(DELETE_TOPIC))
     @operation(
         TopicDeletion, query=ChangeQuery, is_change=True,
         problems={**NO_SUCH_TOPIC, 409: "topics may not be deleted here: delete.topic.enable"},
@@ -180,6 +198,7 @@ class TopicEndpoint(HTTPEndpoint):
         return json_response(deleted)
 
 
+@requires(Role.VIEWER, of_topic(DESCRIBE_TOPIC))
 @operation(TopicRates, problems=NO_SUCH_TOPIC)
 async def get_rates(request: Request) -> Response:
     """A topic's rates of the last hour, for a chart; kept for those topics that carry most."""
@@ -189,6 +208,7 @@ async def get_rates(request: Request) -> Response:
     return await json_response_from_thread(rates)
 
 
+@requires(Role.VIEWER, of_topic(DESCRIBE_TOPIC))
 @operation(Page[PartitionDetail], query=PartitionsQuery, problems=NO_SUCH_TOPIC)
 async def get_partitions(request: Request) -> Response:
     """A topic's partitions with offsets, size, rates, and their shares of the topic."""
@@ -200,6 +220,7 @@ async def get_partitions(request: Request) -> Response:
     return await json_response_from_thread(page)
 
 
+@requires(Role.VIEWER, of_topic(DESCRIBE_TOPIC))
 @operation(PartitionSegments[Page[SegmentDetail]], query=SegmentsQuery, problems=NO_SUCH_PARTITION)
 async def get_segments(request: Request) -> Response:
     """The files of one partition: which offsets, size and index, and what retention takes when."""
@@ -216,11 +237,12 @@ async def get_segments(request: Request) -> Response:
     return await json_response_from_thread(answer)
 
 
+@requires(Role.VIEWER, of_topic(DESCRIBE_TOPIC), left_out(DESCRIBE_GROUP))
 @operation(Page[TopicConsumer], query=ConsumersQuery, problems=NO_SUCH_TOPIC)
 async def get_groups(request: Request) -> Response:
     """The groups that read a topic, with their lag there and whether it grows; the one most behind first."""
     query = query_of(request, ConsumersQuery)
-    groups = await cluster_of(request).topics.consumers(name_of(request))
+    groups = await visible_consumers(request, name_of(request))
     if groups is None:
         raise no_such_topic(name_of(request))
     return await json_response_from_thread(await trio.to_thread.run_sync(select_consumers, groups, query))
@@ -229,6 +251,7 @@ async def get_groups(request: Request) -> Response:
 # --- what is changed ---
 
 
+@requires(Role.OPERATOR, of_topic(ALTER_TOPIC))
 @operation(
     AddedPartitions, query=ChangeQuery, body=AddPartitionsBody, is_change=True, problems=REFUSED
 )  # fmt: skip
@@ -245,6 +268,7 @@ async def add_partitions(request: Request) -> Response:
     return json_response(added)
 
 
+@requires(Role.ADMIN, of_topic(DELETE_TOPIC))
 @operation(PurgedTopic, query=ChangeQuery, body=PurgeBody, is_change=True, problems=REFUSED)
 async def purge_topic(request: Request) -> Response:
     """Delete the records before an offset, before a time, or all; partitions and settings stay."""
@@ -284,6 +308,7 @@ def purge_target(body: PurgeBody) -> PurgeTarget:
 class TopicConfigEndpoint(HTTPEndpoint):
     """The settings of one topic."""
 
+    @requires(Role.VIEWER, of_topic(DESCRIBE_TOPIC_CONFIGS))
     @operation(Configs, problems=NO_SUCH_TOPIC)
     async def get(self, request: Request) -> Response:
         """Every topic key as it stands for this topic: value, the chain of its sources, default and help."""
@@ -292,6 +317,7 @@ class TopicConfigEndpoint(HTTPEndpoint):
             raise no_such_topic(name_of(request))
         return json_response(Configs({entry.name: entry for entry in entries}))
 
+    @requires(Role.OPERATOR, of_topic(ALTER_TOPIC_CONFIGS))
     @operation(ChangedTopicConfigs, query=ChangeQuery, body=ConfigChanges, is_change=True, problems=REFUSED)
     async def patch(self, request: Request) -> Response:
         """Set settings of a topic, or reset those that are null to what the broker says; all of them or none."""

@@ -13,16 +13,17 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin import topic_texts
 from broker_admin.app_state import cluster_of, node_of, now_ms_of
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response, render_template
+from broker_admin.requirements import left_out, of_topic, requires
 from broker_admin.routes.topics import problem_of
-from broker_admin.routing import LeaderRoute
+from broker_admin.routing import LeaderRoute, Route
 from broker_admin.series_chart import RANGES, TOPIC_CHARTS, RangeQuery, range_links, series_charts
 from broker_admin.tables import Column, ListTable
+from broker_admin.tokens import Role
 from broker_admin.topic_list import (
     ConsumersQuery,
     PartitionsQuery,
@@ -38,9 +39,11 @@ from broker_admin.topic_tabs import tabs_of, topic_address
 from broker_admin.transaction_list import held_back_of
 from broker_admin.view import ClusterView
 from broker_admin.views.cluster.topics import TopicRefused
+from broker_admin.visible import visible_consumers, visible_topics
 from trio_broker.config.config_key import ConfigType, ConfigUnit
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.config.quantities import quantity_text
+from trio_broker.handlers.support.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 
 TOPIC_TABLE = [
     Column("Topic", "name"),
@@ -190,11 +193,12 @@ def creation_context(cluster: ClusterView, bootstrap: str) -> dict[str, Any]:
     }
 
 
+@requires(Role.VIEWER, left_out(DESCRIBE_TOPIC))
 async def get_topics_page(request: Request) -> Response:
     """The list of topics."""
     query = query_of(request, TopicsQuery)
     cluster = cluster_of(request)
-    page = await trio.to_thread.run_sync(select_topics, await cluster.topics.summaries(), query)
+    page = await trio.to_thread.run_sync(select_topics, await visible_topics(request), query)
     table = ListTable("/topics", TOPIC_TABLE, query, page, request.query_params, key_of=lambda topic: topic.name)
     context = page_context(request)
     return await rendered(
@@ -202,6 +206,7 @@ async def get_topics_page(request: Request) -> Response:
     )
 
 
+@requires(Role.VIEWER, of_topic(DESCRIBE_TOPIC))
 async def get_topic_page(request: Request) -> Response:
     """One topic: facts, rates, actions."""
     cluster, node, name, chosen = (
@@ -230,6 +235,7 @@ async def get_topic_page(request: Request) -> Response:
     )
 
 
+@requires(Role.VIEWER, of_topic(DESCRIBE_TOPIC))
 async def get_partitions_page(request: Request) -> Response:
     """The partitions of one topic."""
     query, name = query_of(request, PartitionsQuery), name_of(request)
@@ -246,6 +252,7 @@ async def get_partitions_page(request: Request) -> Response:
     return await rendered(request, "topics/partitions.html", context | {"table": table, "held_back": held_back})
 
 
+@requires(Role.VIEWER, of_topic(DESCRIBE_TOPIC))
 async def get_segments_page(request: Request) -> Response:
     """The files of one partition."""
     query, partition = query_of(request, SegmentsQuery), partition_of(request)
@@ -268,10 +275,11 @@ async def get_segments_page(request: Request) -> Response:
     return await rendered(request, "topics/segments.html", context | shown)
 
 
+@requires(Role.VIEWER, of_topic(DESCRIBE_TOPIC), left_out(DESCRIBE_GROUP))
 async def get_consumers_page(request: Request) -> Response:
     """The groups that read one topic."""
     query, name = query_of(request, ConsumersQuery), name_of(request)
-    groups, topic = await cluster_of(request).topics.consumers(name), await cluster_of(request).topics.get(name)
+    groups, topic = await visible_consumers(request, name), await cluster_of(request).topics.get(name)
     if groups is None or topic is None:
         raise no_such_topic(name)
     page = await trio.to_thread.run_sync(select_consumers, groups, query)
@@ -287,6 +295,7 @@ async def get_consumers_page(request: Request) -> Response:
     )
 
 
+@requires(Role.VIEWER, of_topic(DESCRIBE_TOPIC_CONFIGS))
 async def get_config_page(request: Request) -> Response:
     """The settings of one topic."""
     query = query_of(request, ConfigPageQuery)

@@ -11,19 +11,21 @@ from urllib.parse import quote
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from broker_admin.app_state import cluster_of
 from broker_admin.group_actions import OFFERED_CHARACTERS, shell_word
 from broker_admin.listing import Page
 from broker_admin.operations import query_of
 from broker_admin.pages import frame, page_response, render_template
+from broker_admin.requirements import left_out, of_transactional_id, requires
 from broker_admin.routes.transactions import TransactionIdQuery
-from broker_admin.routing import TransactionRoute, transactional_id_of
+from broker_admin.routing import Route, TransactionRoute, transactional_id_of
 from broker_admin.tables import Column, ListTable
 from broker_admin.texts import shown_text
+from broker_admin.tokens import Role
 from broker_admin.transaction_list import HeldBackQuery, TransactionsQuery, select_held_back, select_transactions
 from broker_admin.transaction_texts import UNROUTABLE_IDS
+from broker_admin.visible import visible_held_back, visible_transaction, visible_transactions
+from trio_broker.handlers.support.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
 
 STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "Empty", "CompleteCommit", "CompleteAbort")
 """Those that a transactional id is in for long enough to be seen, for the choice on the page."""
@@ -46,12 +48,19 @@ TRANSACTION_TABLE = [
 ]
 
 
+@requires(
+    Role.VIEWER,
+    left_out(DESCRIBE_TRANSACTIONAL_ID),
+    left_out(DESCRIBE_TOPIC),
+)
 async def get_transactions_page(request: Request) -> Response:
     """What is open, and what is held back."""
-    cluster, query = cluster_of(request), query_of(request, TransactionsQuery)
-    report = await cluster.transactions.report()
+    query = query_of(request, TransactionsQuery)
+    report = await visible_transactions(request)
     listed = await trio.to_thread.run_sync(select_transactions, report, query)
-    held_back = await trio.to_thread.run_sync(select_held_back, report, HeldBackQuery(limit=SHOWN_PARTITIONS))
+    held_back = await trio.to_thread.run_sync(
+        select_held_back, await visible_held_back(request), HeldBackQuery(limit=SHOWN_PARTITIONS)
+    )
     page = Page(listed.items, listed.total, listed.matching, listed.next_cursor)
     context = frame(request) | {
         "here": "transactions",
@@ -68,11 +77,16 @@ async def get_transactions_page(request: Request) -> Response:
     return await page_response(request, partial(render_template, "transactions/list.html", context))
 
 
+@requires(
+    Role.VIEWER,
+    of_transactional_id(DESCRIBE_TRANSACTIONAL_ID),
+    left_out(DESCRIBE_TOPIC),
+)
 async def get_transaction_page(request: Request) -> Response:
     """The page of one transactional id."""
     query_of(request, TransactionIdQuery)
     transactional_id = transactional_id_of(request)
-    detail = await cluster_of(request).transactions.get(transactional_id)
+    detail = await visible_transaction(request, transactional_id)
     context = frame(request) | {"here": "transactions", "script": "fresh.js", "transactional_id": transactional_id}
     if detail is None:
         return await page_response(request, partial(render_template, "transactions/none.html", context), 404)

@@ -16,7 +16,6 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of
 from broker_admin.encoding import encode, json_response, json_response_from_thread
@@ -24,8 +23,10 @@ from broker_admin.listing import MAX_LIMIT, MAX_LIST_OFFSET
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, read_change
-from broker_admin.routing import LeaderRoute, TransactionRoute, transactional_id_of
+from broker_admin.requirements import left_out, of_cluster, of_transactional_id, requires
+from broker_admin.routing import LeaderRoute, Route, TransactionRoute, transactional_id_of
 from broker_admin.schemas import bounded
+from broker_admin.tokens import Role
 from broker_admin.topic_paths import name_of, partition_of
 from broker_admin.transaction_list import (
     HeldBackList,
@@ -41,8 +42,15 @@ from broker_admin.views.cluster.transactions import (
     TransactionDetail,
     TransactionRefused,
 )
+from broker_admin.visible import visible_held_back, visible_transaction, visible_transactions
 from kafka_wire.limits import MAX_OFFSET, MAX_PRODUCER_EPOCH, MAX_PRODUCER_ID
 from trio_broker.coordinator.transactions.transaction_snapshot import TransactionReport
+from trio_broker.handlers.support.rights import (
+    ALTER_CLUSTER,
+    DESCRIBE_TOPIC,
+    DESCRIBE_TRANSACTIONAL_ID,
+    WRITE_TRANSACTIONAL_ID,
+)
 
 PROBLEMS: Mapping[int, str] = {
     404: "there is no such transactional id, or no such partition",
@@ -97,11 +105,12 @@ def problem_of(refused: TransactionRefused) -> Problem:
     return Problem(status_of(refused.error), refused.reason)
 
 
+@requires(Role.VIEWER, left_out(DESCRIBE_TRANSACTIONAL_ID))
 @operation(TransactionList, query=TransactionsQuery)
 async def get_transactions(request: Request) -> Response:
     """The open transactions, the oldest first unless another order is asked for; with ``open=false`` all ids."""
     query = query_of(request, TransactionsQuery)
-    report = await cluster_of(request).transactions.report()
+    report = await visible_transactions(request)
     return Response(await trio.to_thread.run_sync(encode_list, report, query), media_type="application/json")
 
 
@@ -109,11 +118,12 @@ def encode_list(report: TransactionReport, query: TransactionsQuery) -> bytes:
     return encode(select_transactions(report, query))
 
 
+@requires(Role.VIEWER, left_out(DESCRIBE_TOPIC))
 @operation(HeldBackList, query=HeldBackQuery)
 async def get_held_back(request: Request) -> Response:
     """The partitions whose last stable offset lags the high watermark: by how much, how long, and by which producer."""
     query = query_of(request, HeldBackQuery)
-    report = await cluster_of(request).transactions.report()
+    report = await visible_held_back(request)
     return Response(await trio.to_thread.run_sync(encode_held_back, report, query), media_type="application/json")
 
 
@@ -121,17 +131,23 @@ def encode_held_back(report: TransactionReport, query: HeldBackQuery) -> bytes:
     return encode(select_held_back(report, query))
 
 
+@requires(
+    Role.VIEWER,
+    of_transactional_id(DESCRIBE_TRANSACTIONAL_ID),
+    left_out(DESCRIBE_TOPIC),
+)
 @operation(TransactionDetail, query=TransactionQuery, problems={404: PROBLEMS[404]})
 async def get_transaction(request: Request) -> Response:
     """One transactional id, and what its open transaction holds back; ``offset`` and ``limit`` count partitions."""
     query = query_of(request, TransactionQuery)
-    detail = await cluster_of(request).transactions.get(transactional_id_of(request))
+    detail = await visible_transaction(request, transactional_id_of(request))
     if detail is None:
         raise no_such_transaction()
     part = detail.partitions[query.offset : query.offset + query.limit]
     return await json_response_from_thread(attrs.evolve(detail, partitions=part))
 
 
+@requires(Role.OPERATOR, of_transactional_id(WRITE_TRANSACTIONAL_ID))
 @operation(TransactionAbort, query=AbortQuery, body=AbortBody, is_change=True, problems=PROBLEMS)
 async def abort(request: Request) -> Response:
     """Abort an ongoing transaction in all of its partitions, and fence its producer.
@@ -150,6 +166,7 @@ async def abort(request: Request) -> Response:
     return json_response(aborted)
 
 
+@requires(Role.OPERATOR, of_cluster(ALTER_CLUSTER))
 @operation(PartitionAbort, query=ChangeQuery, body=AbortInPartitionBody, is_change=True, problems=PROBLEMS)
 async def abort_in_partition(request: Request) -> Response:
     """Abort a hanging transaction in one partition, by a marker.

@@ -12,8 +12,11 @@ from broker_admin.change_list import WORDS, running_trial
 from broker_admin.lifecycle_chart import SHOWN_PHASES, lifecycle_bars
 from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.pages import frame, page_response, render_template
+from broker_admin.requirements import of_cluster, requires
 from broker_admin.routing import NodeRoute
+from broker_admin.tokens import Role
 from broker_admin.tunables import tunable_states
+from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER
 
 SHOWN_CHANGES = 5
 """The last changes of settings with their readings; the page of changes has all."""
@@ -25,6 +28,7 @@ COMPARED_SECONDS = 30
 """Of each of the six spans of the page's A/B comparison, which then takes three minutes."""
 
 
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 async def get_tuning_page(request: Request) -> Response:
     """The page, as the broker stands now."""
     cluster, node = cluster_of(request), node_of(request)

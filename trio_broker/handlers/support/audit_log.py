@@ -13,7 +13,6 @@ import logging
 import attrs
 
 from kafka_wire.acl import AclOperation, ResourceType
-from kafka_wire.apis import ApiKey
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.runtime.clock import Clock
 from trio_broker.security.authorizer import Authorizer
@@ -39,20 +38,20 @@ class AuditLog:
         operation: AclOperation,
         resource_type: ResourceType,
         name: str,
-        api_key: ApiKey,
+        asked_for: str,
         *,
         is_allowed: bool,
     ) -> None:
-        """Log one answer, as far as it is to be logged."""
+        """Log one answer, as far as it is to be logged. ``asked_for`` is an API, or an address of the admin app."""
         is_verbose = log.isEnabledFor(logging.DEBUG)
         if not is_verbose and (is_allowed or not log.isEnabledFor(logging.INFO)):
             return
         text = (
             f"{str(principal)!r:.200} at {host} is {'allowed' if is_allowed else 'denied'} {operation.name} on"
-            f" {resource_type.name} {name!r:.300} for {api_key.name} by"
+            f" {resource_type.name} {name!r:.300} for {asked_for} by"
             f" {authorizer.reason(principal, host, operation, resource_type, name)!r:.500}"
         )
         if is_verbose:
             log.log(logging.DEBUG if is_allowed else logging.INFO, text)
         else:
-            self.throttle.info(f"{api_key.name} {operation.name} {resource_type.name}", text)
+            self.throttle.info(f"{asked_for} {operation.name} {resource_type.name}", text)

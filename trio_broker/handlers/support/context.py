@@ -76,7 +76,8 @@ class Context:
         question = self.principal, self.connection.peer_host, right.operation, right.resource_type, name
         is_allowed = authorizer.authorize(*question)
         if is_audited:
-            self.services.audit_log.note(authorizer, *question, ApiKey(self.header.api_key), is_allowed=is_allowed)
+            api = ApiKey(self.header.api_key).name
+            self.services.audit_log.note(authorizer, *question, api, is_allowed=is_allowed)
         return is_allowed
 
     def may_any(self, right: Right) -> bool:
