@@ -16,6 +16,7 @@ from trio_broker import __version__
 from trio_broker.cli.command_group import LazyGroup
 
 COMMANDS = {
+    "acls": "trio_broker.cli.acls:acls",
     "start": "trio_broker.cli.start:start",
     "dev-cluster": "trio_broker.cli.dev_cluster:dev_cluster",
     "produce": "trio_broker.cli.produce:produce_command",
@@ -31,12 +32,21 @@ COMMANDS = {
     "fsck": "trio_broker.cli.fsck:fsck",
     "import-kafka": "trio_broker.cli.import_kafka:import_kafka",
     "pipeline": "trio_broker.cli.pipeline:pipeline",
+    "quotas": "trio_broker.cli.quotas:quotas",
     "ready": "trio_broker.cli.ready:ready",
     "version": "trio_broker.cli.version:version",
 }
 
 
-ALIASES = {"topic": "topics", "group": "groups", "transaction": "transactions", "config": "configs", "user": "users"}
+ALIASES = {
+    "acl": "acls",
+    "topic": "topics",
+    "group": "groups",
+    "transaction": "transactions",
+    "config": "configs",
+    "quota": "quotas",
+    "user": "users",
+}
 """The singular forms, which rpk uses."""
 
 

@@ -1,7 +1,7 @@
 """Consent to a change of a cluster that cannot be undone: the change is shown, and made only if the user agrees.
 
-These changes are: deletions of topics, records, groups and committed offsets, more partitions, resets of offsets, and
-aborts of transactions.
+These changes are: deletions of topics, records, groups and committed offsets, more partitions, resets of offsets,
+removals of access control entries, which nobody may remember, and aborts of transactions.
 On a terminal the command asks. Without a terminal, as in a script, it changes nothing and fails, unless ``--execute``
 (or ``--yes``) is given. ``--dry-run`` shows the change, asks no question and succeeds. A change that can be reverted,
 of a setting or by a new topic, is made at once.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 import click
@@ -22,7 +22,7 @@ from trio_broker.cli.consent import Consent, is_agreed, needs_consent
 from trio_broker.cli.failure import fail
 from trio_broker.cli.output import print_json, print_table
 from trio_broker.cli.passwords import password_in, read_password
-from trio_broker.client.acls import create_acls, delete_acls, describe_acls
+from trio_broker.client.acls import AclBindingFilter, create_acls, delete_acls, describe_acls
 from trio_broker.client.errors import ClientError, Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.scram_users import delete_passwords, describe_users, set_password
@@ -137,7 +137,7 @@ def list_command(client: KafkaClient, as_json: bool) -> None:
 def entries(client: KafkaClient, principal: str | None = None) -> list[StandardAcl]:
     """The entries about a principal, or about all; none where there is no authorizer."""
     try:
-        return describe_acls(client, principal)
+        return describe_acls(client, AclBindingFilter(principal=principal))
     except Refused as error:
         if error.code == ErrorCode.SECURITY_DISABLED:
             return []
@@ -200,7 +200,7 @@ def make_entries(client: KafkaClient, name: str, wanted: list[StandardAcl]) -> l
     """Create all entries or none; return those that were not there before."""
     if not wanted:
         return []
-    before = set(describe_acls(client, principal_of(name)))
+    before = set(describe_acls(client, AclBindingFilter(principal=principal_of(name))))
     made = [each for each in wanted if each not in before]
     try:
         refused = [error for error in create_acls(client, wanted).values() if error is not None]
@@ -211,14 +211,23 @@ def make_entries(client: KafkaClient, name: str, wanted: list[StandardAcl]) -> l
     return made
 
 
+def remove_entries(client: KafkaClient, acls: Sequence[StandardAcl]) -> None:
+    """Remove entries; one that is gone is no error.
+
+    Raises:
+        ClientError: one may not be removed, or there is no answer.
+    """
+    for refused in filter(None, delete_acls(client, acls).values() if acls else ()):
+        raise refused
+
+
 def taken_back(
     client: KafkaClient, name: str, made: Iterable[StandardAcl], passwords: Iterable[ScramMechanism] = ()
 ) -> str:
     """Undo what was made; return what is to be added to the reason of the failure."""
     try:
         delete_passwords(client, name, passwords)
-        if acls := list(made):
-            delete_acls(client, acls)
+        remove_entries(client, list(made))
     except ClientError as error:
         return f"; taking back what was made has failed as well ({error}): trio-broker users delete {name}"
     return "; nothing was created"
@@ -281,8 +290,7 @@ def delete_command(client: KafkaClient, name: str, consent: Consent, as_json: bo
         print_table(columns, [row], err=True)
     if executed := is_agreed(consent, "Delete this user?"):
         delete_passwords(client, name, passwords)
-        if acls:
-            delete_acls(client, acls)
+        remove_entries(client, acls)
     rows = [{**row, "deleted": executed}]
     if as_json:
         print_json({"dry_run": not executed, "users": rows})

@@ -47,7 +47,7 @@ def parse_network(host: str) -> Network | None:
         return None
 
 
-@attrs.frozen
+@attrs.frozen(order=True)
 class StandardAcl:
     """An entry, which is a value. ``host`` is an address, a range of addresses, or ``WILDCARD``."""
 

@@ -32,7 +32,7 @@ from broker_admin.series_chart import (
 )
 from broker_admin.storage_texts import forecast_text
 from broker_admin.tokens import Role
-from broker_admin.view import BrokerView, ClusterView
+from broker_admin.view import BrokerView
 from trio_broker.changes.change import ChangeAction, ChangedResource
 from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER
 

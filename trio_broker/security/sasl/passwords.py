@@ -13,11 +13,12 @@ from typing import Final
 import attrs
 
 from kafka_wire.sasl.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
+from trio_broker.common.security_protocol import SASL_PROTOCOLS
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.listeners import listener_endpoints
 from trio_broker.security.sasl import plain
-from trio_broker.security.sasl.authenticators import SASL_PROTOCOLS, login_module
+from trio_broker.security.sasl.authenticators import login_module
 from trio_broker.security.sasl.scram import FindCredential
 
 NOBODYS: Final = (ScramMechanism.SHA_512, ScramCredential(b"nobody's salt", b"", b"", MIN_ITERATIONS))
