@@ -13,6 +13,7 @@ from kafka_wire.messages.describe_client_quotas import ComponentData, DescribeCl
 from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.storage.conftest import make_batch
+from trio_broker.changes.change import ChangedResource
 
 EXACT, DEFAULT, SPECIFIED = range(3)
 CLIENT = (("client-id", "test"),)
@@ -68,6 +69,18 @@ def fetching():
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
     topics = [FetchTopic(topic="orders", partitions=[partition])]
     return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1_000_000, topics=topics)
+
+
+async def test_quotas_are_kept_as_changes(wire):
+    both = (("client-id", None), ("user", "alice"))
+    await alter(wire, (both, {"request_percentage": 7.5, "producer_byte_rate": 5e6}))
+    await alter(wire, (both, {"request_percentage": None, "producer_byte_rate": 5e6}))
+    made = [each for each in wire.services.changes.changes if each.resource_type is ChangedResource.QUOTA]
+    assert {each.resource for each in made} == {"user alice, client-id (default)"}
+    assert [[(value.name, value.old, value.new) for value in each.values] for each in made] == [
+        [("producer_byte_rate", None, "5000000"), ("request_percentage", None, "7.5")],
+        [("request_percentage", "7.5", None)],
+    ]
 
 
 async def test_quotas_are_set_described_changed_and_removed(wire):

@@ -10,6 +10,7 @@ from kafka_wire.messages.alter_user_scram_credentials import (
 )
 from kafka_wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from kafka_wire.sasl.scram import ScramMechanism
+from trio_broker.changes.change import ChangedResource
 from trio_broker.cluster.scram_control import find_credential
 
 TWICE = "A user credential cannot be altered twice in the same request"
@@ -50,6 +51,18 @@ async def test_a_user_has_a_password_until_it_is_taken_away(wire):
     assert find_credential(wire.services.metadata_cache.image, "alice", ScramMechanism.SHA_512) is None
     assert await alter(wire, deletion("bob", 2)) == {"bob": (ErrorCode.NONE, None)}
     assert await described(wire) == {"alice": [(1, 4096)]}
+
+
+async def test_passwords_are_kept_as_changes_without_a_secret(wire):
+    await alter(wire, upsertion("alice"))
+    await alter(wire, upsertion("alice", iterations=8192))
+    await alter(wire, deletion("alice"))
+    made = [each for each in wire.services.changes.changes if each.resource_type is ChangedResource.USER]
+    assert [(each.resource, value.name, value.old, value.new) for each in made for value in each.values] == [
+        ("alice", "SCRAM-SHA-256", None, "iterations=4096"),
+        ("alice", "SCRAM-SHA-256", "iterations=4096", "iterations=8192"),
+        ("alice", "SCRAM-SHA-256", "iterations=8192", None),
+    ]
 
 
 async def test_each_user_is_refused_alone(wire):

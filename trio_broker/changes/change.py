@@ -61,6 +61,10 @@ class ChangedResource(enum.Enum):
     """A subscription to metrics of clients."""
     ACL = "acl"
     """An access control entry, named by what it says."""
+    QUOTA = "quota"
+    """The quotas of a user, client id or address, named by whom they are for."""
+    USER = "user"
+    """The passwords of a user of SCRAM, by mechanism; of each its iterations alone."""
     TRANSACTION = "transaction"
     """Named by its transactional id, or by its producer if no coordinator knew it."""
 

@@ -306,7 +306,9 @@ class Controller:
         self, alterations: Sequence[QuotaAlteration], *, validate_only: bool
     ) -> list[KafkaError | None]:
         outcomes, _ = await self.operations.carry_out(
-            lambda: list_in_turns(decide_client_quotas(self.image, alterations)), validate_only=validate_only
+            lambda: list_in_turns(decide_client_quotas(self.image, alterations)),
+            validate_only=validate_only,
+            is_recorded=True,
         )
         return outcomes
 
@@ -389,7 +391,7 @@ class Controller:
         return (await self.operations.carry_out(decide, follows=False))[0]
 
     async def alter_scram_credentials(self, changes: Sequence[ScramChange]) -> Mapping[str, KafkaError | None]:
-        return await self.operations.decide(lambda: decide_scram_changes(self.image, changes))
+        return await self.operations.decide(lambda: decide_scram_changes(self.image, changes), is_recorded=True)
 
     async def unregister_broker(self, broker_id: int) -> None:
         await self.operations.decide(

@@ -1,5 +1,5 @@
 """What one batch of metadata records changes, as the change log has it: topics, and settings of topics, groups and
-client metrics, and access control entries.
+client metrics, access control entries, quotas, and passwords of users.
 
 Settings of brokers are not here: what counts of them is the effective value, which ``BrokerConfig`` knows. Of other
 brokers their decommission is, since a broker takes its own journal along.
@@ -7,9 +7,12 @@ brokers their decommission is, since a broker takes its own journal along.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, TypeVar
 
-from kafka_wire.stored.metadata import AccessControlEntryRecord
+from kafka_wire.sasl.scram import MECHANISMS_BY_NUMBER
+from kafka_wire.stored.metadata import AccessControlEntryRecord, ClientQuotaRecord, UserScramCredentialRecord
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import differences
 from trio_broker.cluster.acl_control import acl_of, acl_records
@@ -20,12 +23,15 @@ from trio_broker.cluster.metadata_image import (
     MetadataImage,
     is_decommission,
 )
+from trio_broker.cluster.scram_control import credential_records
 from trio_broker.common.setting_names import DECOMMISSION
 from trio_broker.config.broker_config import BrokerConfig, shown_value
 from trio_broker.config.client_metrics_config import CLIENT_METRICS_KEYS
 from trio_broker.config.config_key import ConfigKey
 from trio_broker.config.entries import ValueChange
 from trio_broker.config.keys import GROUP_KEYS, TOPIC_KEYS
+
+R = TypeVar("R")
 
 PARTITIONS = "partitions"
 
@@ -55,6 +61,10 @@ def made_changes(
         if (is_leaving := is_leaving_in(image, resource)) != is_leaving_in(delta.image, resource)
     ]
     made += yield from acls_changed(acl_records(delta.image), acl_records(image))
+    quotas_before, quotas = (each.records_of(ClientQuotaRecord) for each in (delta.image, image))
+    made += yield from keyed_values_changed(ChangedResource.QUOTA, quotas_before, quotas, quota_of)
+    users_before, users = credential_records(delta.image), credential_records(image)
+    made += yield from keyed_values_changed(ChangedResource.USER, users_before, users, password_of)
     for topic in delta.deleted_topics:
         yield
         made.append(topic_deleted(topic.name, len(topic.partitions)))
@@ -98,6 +108,42 @@ def acls_changed(
                     made.append(MadeChange(action, ChangedResource.ACL, str(acl_of(record))))
                 yield
     return made
+
+
+def keyed_values_changed(
+    type_: ChangedResource,
+    before: Mapping[Any, R],
+    after: Mapping[Any, R],
+    value_of: Callable[[R], tuple[str, str, str]],
+) -> Generator[None, None, list[MadeChange]]:
+    """What of ``before`` is gone or another in ``after``, by the resource that ``value_of`` names beside a name and a
+    value of it. Yields after each."""
+    found: defaultdict[str, list[ValueChange]] = defaultdict(list)
+    if before is not after:
+        for key in before.keys() | after.keys():
+            yield
+            old, new = before.get(key), after.get(key)
+            if old == new:
+                continue
+            resource, name, _ = value_of(old or new)  # type: ignore[arg-type]
+            found[resource].append(
+                ValueChange(name, *(None if each is None else value_of(each)[2] for each in (old, new)))
+            )
+    return [
+        MadeChange(ChangeAction.CONFIG, type_, resource, tuple(sorted(values, key=lambda each: each.name)))
+        for resource, values in sorted(found.items())
+    ]
+
+
+def quota_of(record: ClientQuotaRecord) -> tuple[str, str, str]:
+    names = [
+        f"{each.entity_type} {'(default)' if each.entity_name is None else each.entity_name}" for each in record.entity
+    ]
+    return ", ".join(sorted(names, reverse=True)), record.key, f"{record.value:.15g}"
+
+
+def password_of(record: UserScramCredentialRecord) -> tuple[str, str, str]:
+    return record.name, MECHANISMS_BY_NUMBER[record.mechanism].value, f"iterations={record.iterations}"
 
 
 def is_leaving_in(image: MetadataImage, broker: ConfigResource) -> bool:

@@ -69,18 +69,19 @@ class WriteOperations:
         validate_only: bool = False,
         written: Callable[[T], object] | None = None,
         follows: bool = True,
+        is_recorded: bool = False,
     ) -> T:
         """Carry out one decision, which may be refused as a whole, and return its outcome.
 
         With that ``written`` is called behind the write, before the next decision. Without ``follows`` nobody waits
-        until this broker follows.
+        until this broker follows. ``is_recorded`` as for ``carry_out``.
         """
         async with self.lock:
             self.writer.require_active()
             decided = decide()
             decision = decided if isinstance(decided, ControllerResult) else await run_steps(decided)
             if not validate_only:
-                await self._append([decision])
+                await self._append([decision], is_recorded=is_recorded)
             if written is not None:
                 written(decision.outcome)
             end_offset = self.writer.end_offset
