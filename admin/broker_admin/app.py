@@ -22,6 +22,8 @@ from broker_admin.logins import Logins
 from broker_admin.navigation import navigation_of
 from broker_admin.problems import Problem
 from broker_admin.routes import (
+    access,
+    access_pages,
     alerts,
     api_pages,
     assets,
@@ -69,6 +71,8 @@ from broker_admin.security import RequestGuard
 from broker_admin.view import BrokerView, StartingBroker
 
 ROUTES: Sequence[BaseRoute] = (
+    *access.ROUTES,
+    *access_pages.ROUTES,
     *replication_pages.ROUTES,
     *replication.ROUTES,
     *overview_pages.ROUTES,

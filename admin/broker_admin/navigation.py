@@ -30,6 +30,7 @@ NAVIGATION = (
     NavigationEntry("clients", "Clients", NODE_PAGES + "/clients", "l"),
     NavigationEntry("tuning", "Tuning", NODE_PAGES + "/tuning", "u"),
     NavigationEntry("config", "Config", "/config", "c"),
+    NavigationEntry("access", "Access", "/access", "a"),
     NavigationEntry("changes", "Changes", "/changes", "h"),
     NavigationEntry("replication", "Replication", "/replication", "r", is_second=True),
     NavigationEntry("storage", "Storage", NODE_PAGES + "/storage", "s", is_second=True),

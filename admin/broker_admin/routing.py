@@ -111,6 +111,20 @@ class LeaderRoute(Route):
         await answer_at(leader, super().answer, scope, receive, send)
 
 
+class ControllerRoute(Route):
+    """A Route whose changes the controller makes, which answers them; what is read, any broker answers.
+
+    Raises:
+        Problem: 502, the controller does not answer.
+    """
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        is_change = request.method not in ("GET", "HEAD")
+        controller = state_of(request).cluster.access.controller_id() if is_change else None
+        await answer_at(controller, super().answer, scope, receive, send)
+
+
 class RawPathRoute(Route):
     """A Route that is matched against the path as it was sent, so that ``%2F`` is not yet a slash."""
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import attrs
 
+from broker_admin.views.cluster.access import AccessView
 from broker_admin.views.cluster.authorization import AuthorizationView
 from broker_admin.views.cluster.changes import ChangesView
 from broker_admin.views.cluster.config import ConfigView
@@ -60,6 +61,7 @@ class ClusterView:
     transactions: TransactionsView
     replication: ReplicationView
     peers: PeersView
+    access: AccessView
     authorization: AuthorizationView
 
 

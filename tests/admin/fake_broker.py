@@ -527,6 +527,7 @@ class FakeBroker:
             replication=FakeReplication(),
             peers=NoPeers(),
             decommission=NOT_FAKED,
+            access=NOT_FAKED,
             authorization=NOT_FAKED,
         )
         node = NodeView(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_admin.view import BrokerView, ClusterView, NodeView
+from trio_broker.broker_view.cluster.access import LiveAccessView
 from trio_broker.broker_view.cluster.authorization import LiveAuthorizationView
 from trio_broker.broker_view.cluster.changes import LiveChangesView
 from trio_broker.broker_view.cluster.config import LiveConfigView
@@ -52,6 +53,7 @@ class LiveClusterView(ClusterView):
         peers = LivePeersView(services)
         groups = LiveGroupsView(services.groups, services.clock, peers)
         topics = LiveTopicsView(services, peers, groups.report)
+        replication = LiveReplicationView(services, peers, topics)
         super().__init__(
             config=LiveConfigView(services, events.publish),
             changes=LiveChangesView(services, readings.samples, readings.series_history),
@@ -62,8 +64,9 @@ class LiveClusterView(ClusterView):
             groups=groups,
             group_changes=LiveGroupChangesView(services),
             transactions=LiveTransactionsView(services, peers),
-            replication=LiveReplicationView(services, peers, topics),
+            replication=replication,
             peers=peers,
+            access=LiveAccessView(services, replication),
             authorization=LiveAuthorizationView(services),
         )
 
