@@ -192,7 +192,10 @@ async def test_a_user_sees_and_changes_what_entries_allow(tmp_path: Path) -> Non
         assert await status("PATCH", configs, json={"retention.ms": 1000}) == 403
         allow(live, AclOperation.ALTER_CONFIGS)
         assert await status("PATCH", configs, json={"retention.ms": 1000}) == 200
+        denied = live.broker.services.audit_log.denied
         assert await status("PATCH", "/api/v1/config", json={"num.io.threads": 9}) == 403
+        metrics = (await http.get("/metrics", auth=ROOT_USER)).text
+        assert f"trio_broker_denied_requests_total {denied + 1}.0\n" in metrics
         found = await http.get("/api/v1/search?q=a", auth=ALICE)
         assert "payments" not in found.text
         changed = live.broker.services.changes.changes[-1]

@@ -155,6 +155,8 @@ async def test_a_consumer_above_its_quota_gets_nothing_for_now_and_all_of_it_lat
     again = await wire.ask(fetching(), 11)
     assert (again.responses, again.error_code) == ([], ErrorCode.NONE)
     assert again.throttle_time_ms > 0
+    assert wire.services.quotas.throttled_requests == 1
+    assert wire.services.quotas.throttled_seconds == pytest.approx(again.throttle_time_ms / 1000, abs=0.001)
     wire.clock.advance(20)
     later = await wire.ask(fetching(), 11)
     assert later.responses[0].partitions[0].records

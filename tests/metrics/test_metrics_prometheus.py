@@ -30,7 +30,7 @@ from trio_broker.coordinator.transactions.transaction_snapshot import Transactio
 from trio_broker.metrics.history import sample_between
 from trio_broker.metrics.prometheus import render
 from trio_broker.metrics.prometheus_times import BOUNDS_NS, add_histogram
-from trio_broker.metrics.snapshot import DirectorySpace, MetricsSnapshot, PartitionReading
+from trio_broker.metrics.snapshot import AccessReading, DirectorySpace, MetricsSnapshot, PartitionReading
 from trio_broker.network.request_metrics import RequestMetrics, RequestTimes, RequestWaits
 from trio_broker.partition.log_cleaner import UncleanablePartition
 from trio_broker.partition.replica_manager import ReplicaManagerStatistics
@@ -145,6 +145,16 @@ def values_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
         for family in text_string_to_metric_families(text.decode())
         for sample in family.samples
     }
+
+
+def test_who_was_refused_and_who_was_slowed_down_is_counted():
+    server = attrs.evolve(SERVER, connections_closed={"authentication": 2, "peer": 9})
+    access = AccessReading(denied_requests=3, throttled_requests=4, throttled_seconds=5.5)
+    values = values_of(render(snapshot(server=server, access=access)))
+    assert [
+        values[f"trio_broker_{name}_total", ()]
+        for name in ("failed_logins", "denied_requests", "throttled_requests", "throttled_seconds")
+    ] == [2, 3, 4, 5.5]
 
 
 def test_compaction_shows_what_it_did_and_what_it_leaves_alone() -> None:

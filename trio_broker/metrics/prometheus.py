@@ -32,6 +32,7 @@ from trio_broker.metrics.prometheus_times import cold_send_metrics, request_time
 from trio_broker.metrics.promql import PREFIX
 from trio_broker.metrics.snapshot import ClusterReading, DirectorySpace, MetricsSnapshot, PartitionReading
 from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, values_of_partitions
+from trio_broker.network.errors import CloseCause
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.partition.log_scrubber import LogScrubberStatistics
@@ -90,6 +91,7 @@ class SnapshotCollector(Collector):
         yield from cluster_metrics(snapshot.cluster)
         yield from directory_metrics(snapshot.directories)
         yield from traffic_metrics(snapshot)
+        yield from access_metrics(snapshot)
         yield from queue_metrics(snapshot.server)
         yield from worker_metrics(
             "network_processor",
@@ -199,6 +201,15 @@ def traffic_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     yield by_api
     yield gauge("connections", "Open connections", server.connections)
     yield counter("connections_accepted", "Connections accepted", server.connections_accepted)
+
+
+def access_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
+    """Who was refused, and who was slowed down."""
+    logins, access = snapshot.server.connections_closed.get(CloseCause.AUTHENTICATION.value, 0), snapshot.access
+    yield counter("failed_logins", "Connections closed for a failed login, or for none in time", logins)
+    yield counter("denied_requests", "Requests that lacked a right", access.denied_requests)
+    yield counter("throttled_requests", "Requests whose clients had to wait for a quota", access.throttled_requests)
+    yield counter("throttled_seconds", "Seconds that clients had to wait for quotas", access.throttled_seconds)
 
 
 def queue_metrics(server: SocketServerStatistics) -> Iterator[Metric]:

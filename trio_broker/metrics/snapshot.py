@@ -101,6 +101,16 @@ class ClusterReading:
 
 
 @attrs.frozen(kw_only=True)
+class AccessReading:
+    """Who was refused or slowed down since the start: requests that were denied, and those whose clients had to wait
+    for a quota, with the sum of their waits."""
+
+    denied_requests: int = 0
+    throttled_requests: int = 0
+    throttled_seconds: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
 class MetricsSnapshot:
     """Everything that a scrape shows; ``requests`` and ``recent_requests``, those of the last minute, are by the name
     of their API.
@@ -122,6 +132,7 @@ class MetricsSnapshot:
     cpu: CpuTimes
     groups: GroupStatistics
     cluster: ClusterReading = attrs.field(factory=ClusterReading)
+    access: AccessReading = attrs.field(factory=AccessReading)
     transactions: TransactionStatistics = attrs.field(factory=TransactionStatistics)
     scrubber: LogScrubberStatistics = attrs.field(factory=LogScrubberStatistics)
     recovery: RecoveryProgress = attrs.field(factory=RecoveryProgress)

@@ -24,11 +24,15 @@ PERCENT_OF_NANOSECONDS: Final = 100 / 1e9
 
 
 class QuotaManagers:
-    """``is_bounding`` says that any user or client id has a quota: without one nothing is measured."""
+    """``is_bounding`` says that any user or client id has a quota: without one nothing is measured. Of requests whose
+    clients had to wait since the start, there is the number and the sum of their waits.
+    """
 
     def __init__(self, clock: Clock, config: QuotaConfig) -> None:
         self.quotas = NO_QUOTAS
         self.is_bounding = False
+        self.throttled_requests = 0
+        self.throttled_seconds = 0.0
         self.produce = ClientQuotaManager(QuotaKey.PRODUCER_BYTE_RATE, clock, config)
         self.fetch = ClientQuotaManager(QuotaKey.CONSUMER_BYTE_RATE, clock, config)
         self.request = ClientQuotaManager(QuotaKey.REQUEST_PERCENTAGE, clock, config)
@@ -51,6 +55,11 @@ class QuotaManagers:
         """How long a client must wait for the time that its requests have taken: one window at most, as in Kafka, since
         time is measured on a machine that has other work."""
         return min(self.request.throttle_seconds(user, client_id), self._max_request_seconds)
+
+    def note_throttled(self, seconds: float) -> None:
+        """A client waits after a request."""
+        self.throttled_requests += 1
+        self.throttled_seconds += seconds
 
     def admits_connection(self, address: str) -> bool:
         """Count a new connection from ``address``; whether that is within its quota."""

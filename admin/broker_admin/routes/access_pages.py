@@ -26,11 +26,11 @@ SHOWN_ROWS = 200
 
 ACL_TABLE = [
     Column("Who", "principal"),
-    Column("", "permission"),
+    Column("Permission", "permission"),
     Column("What", "operation"),
     Column("Of which resource", "resource"),
     Column("From", "host", hidden_below="narrow"),
-    Column("", explanation="removal"),
+    Column("Removal"),
 ]
 
 QUOTAS = (

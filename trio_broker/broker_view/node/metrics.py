@@ -35,7 +35,7 @@ class LiveMetricsView:
     async def prometheus_renderer(self) -> Callable[[], bytes]:
         # Imported here: prometheus_client is for those who are scraped.
         from trio_broker.metrics.prometheus import render
-        from trio_broker.metrics.snapshot import DirectorySpace, MetricsSnapshot
+        from trio_broker.metrics.snapshot import AccessReading, DirectorySpace, MetricsSnapshot
 
         config = self.services.config.node
         names, per_partition = config.metrics_names, config.metrics_per_partition
@@ -64,6 +64,11 @@ class LiveMetricsView:
             scrubber=replicas.log_maintenance.log_scrubber.statistics(),
             groups=self.services.groups.statistics(),
             cluster=await cluster_reading(self.services, overview.cluster),
+            access=AccessReading(
+                denied_requests=self.services.audit_log.denied,
+                throttled_requests=self.services.quotas.throttled_requests,
+                throttled_seconds=self.services.quotas.throttled_seconds,
+            ),
             transactions=transactions,
             recovery=replicas.log_manager.load_report.progress,
             names=names,

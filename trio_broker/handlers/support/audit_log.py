@@ -26,6 +26,8 @@ class AuditLog:
     """Notes what an authorizer has answered to requests."""
 
     clock: Clock
+    denied: int = attrs.field(default=0, init=False)
+    """How many requests were denied since the start, logged or not."""
     throttle: LogThrottle = attrs.field(
         init=False, default=attrs.Factory(lambda self: LogThrottle(log, self.clock), takes_self=True)
     )
@@ -43,6 +45,7 @@ class AuditLog:
         is_allowed: bool,
     ) -> None:
         """Log one answer, as far as it is to be logged. ``asked_for`` is an API, or an address of the admin app."""
+        self.denied += not is_allowed
         is_verbose = log.isEnabledFor(logging.DEBUG)
         if not is_verbose and (is_allowed or not log.isEnabledFor(logging.INFO)):
             return

@@ -31,6 +31,8 @@ def throttle_seconds(response: Any, context: Context) -> float:
     if response is not None:  # a Produce with acks=0 is not bounded by its time, as in Kafka
         seconds = max(seconds, quotas.request_throttle_seconds(*who))
     request.throttle_seconds = seconds
+    if seconds:
+        quotas.note_throttled(seconds)
     return seconds
 
 
