@@ -25,6 +25,7 @@ from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.shared_metadata import SharedMetadata
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ValueChange
+from trio_broker.declaration.declaration import Declaration, DeclaredTopic
 from trio_broker.runtime.real import real_runtime
 
 WAIT_SECONDS = 30
@@ -45,6 +46,8 @@ class Cluster:
         assert isinstance(self.shared.store, LocalMetadataStore)
         return self.shared.store
 
+    declaration: Declaration | None = None
+
     def make(self, node_id: int, **settings: str) -> Broker:
         given = {name.replace("_", "."): value for name, value in settings.items()}
         config = BrokerConfig(
@@ -59,7 +62,7 @@ class Cluster:
                 **given,
             }
         )
-        return Broker(config, shared_metadata=self.shared)
+        return Broker(config, shared_metadata=self.shared, declaration=self.declaration)
 
     async def start(self, node_id: int, **settings: str) -> Broker:
         broker = self.make(node_id, **settings)
@@ -359,3 +362,19 @@ async def test_what_is_followed_at_a_start_is_fetched_from_then_on(tmp_path, mon
         broker = await cluster.start(1)
         assert fetchers == [broker.services.replicas.fetchers]
         assert None not in fetchers
+
+
+async def test_what_is_declared_is_made_once_there_are_brokers_for_it_and_until_then_none_is_ready(
+    cluster, monkeypatch
+):
+    monkeypatch.setattr("trio_broker.cluster.declarations.FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("trio_broker.cluster.declarations.MAX_PAUSE_SECONDS", 0.01)
+    cluster.declaration = Declaration((DeclaredTopic(name="orders", replication_factor=2, origin="cluster.toml"),))
+    one = await cluster.start(1)
+    identity = view_of(one).node.identity
+    await until(lambda: "replication" in identity.readiness().reason.lower())
+    assert not identity.readiness().ready
+    other = await cluster.start(2)
+    await until(lambda: identity.readiness().ready and view_of(other).node.identity.readiness().ready)
+    brokers = (one, other)
+    await until(lambda: all("orders" in each.services.metadata_cache.image.topics for each in brokers))

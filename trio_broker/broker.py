@@ -317,6 +317,9 @@ class Broker:
             await nursery.start(services.transactions.run)
             start_background(nursery, "verification of transactions", services.transaction_verification.run)
             if (refusal := await self._declare(services)) is None:
+                if services.lifecycle is not None and self.declaration:
+                    services.undeclared = "what is declared is not there yet"
+                    start_background(nursery, "declaration", partial(self._declare_among_several, services))
                 await nursery.start(self.server.run)
                 if services.lifecycle is not None:
                     periodic_tasks = services.controller.run_periodic_tasks
@@ -350,15 +353,25 @@ class Broker:
         self.stop()
 
     async def _declare(self, services: BrokerServices) -> DeclarationError | None:
-        """Make what is declared; return why it is refused."""
-        if not self.declaration:
+        """Make what is declared, as a broker alone; return why it is refused."""
+        if not self.declaration or services.lifecycle is not None:
             return None
-        declarator = Declarator(self.declaration, services.config, self.runtime)
         try:
-            await declarator.declare(services.controller_client, services.metadata_cache.image)
+            await self._declarator.declare(services.controller_client, services.metadata_cache.image)
         except DeclarationError as error:
             return error
         return None
+
+    async def _declare_among_several(self, services: BrokerServices) -> None:
+        def note(reason: str) -> None:
+            services.undeclared = reason
+
+        cache = services.metadata_cache
+        await self._declarator.declare_until_done(services.controller_client, lambda: cache.image, note)
+
+    @property
+    def _declarator(self) -> Declarator:
+        return Declarator(self.declaration, self.services.config, self.runtime)
 
     def _show_all(self, admin: StartingBroker, nursery: trio.Nursery) -> None:
         """Let the admin app have a view of the running broker, and ``nursery`` what writes its history."""
@@ -511,7 +524,7 @@ def service_state(broker: Broker) -> ServiceState:
         return ServiceState(is_ready=False, is_stopping=True, status=broker.failure or "stopping")
     if not broker.is_running:
         return ServiceState(is_ready=False, is_stopping=False, status=progress_text(broker.loader.progress()))
-    reason = broker.services.log_dir_failures.reason_not_served()
+    reason = broker.services.log_dir_failures.reason_not_served() or broker.services.undeclared
     listening = ", ".join(map(str, broker.bound_endpoints))
     return ServiceState(is_ready=not reason, is_stopping=False, status=reason or f"serving clients on {listening}")
 

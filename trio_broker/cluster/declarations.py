@@ -1,4 +1,5 @@
-"""Carries out a declaration: at a start of the broker, before clients are served.
+"""Carries out a declaration: at a start of the broker, before clients are served. One of several brokers serves
+already, since it may take others of them, and is not ready until all is there; whichever comes first does it.
 
 Everything is checked by what makes such changes for clients, too, before the first change is made. A crash between two
 changes leaves a part of them, and the next start makes the rest.
@@ -7,9 +8,11 @@ changes leaves a part of them, and the next start makes the rest.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Final
 
 import attrs
+import trio
 
 from kafka_wire.errors import KafkaError
 from trio_broker.changes.audit_context import CALLER
@@ -28,6 +31,12 @@ from trio_broker.declaration.user_plan import UserPlan
 from trio_broker.runtime.runtime import Runtime
 
 log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS: Final = 1.0
+"""Before another attempt, twice as long each time: in a new cluster the next broker comes about as soon."""
+
+MAX_PAUSE_SECONDS: Final = 60.0
+"""What somebody has to mend is looked at so often."""
 
 
 @attrs.frozen
@@ -66,6 +75,26 @@ class Declarator:
             plan_users_on_image(self.declaration, image, self.config),
             await plan_credentials_on_image(self.declaration, image, self.runtime),
         )
+
+    async def declare_until_done(
+        self, controller: ControllerClient, image: Callable[[], MetadataImage], note: Callable[[str], None]
+    ) -> None:
+        """Try until all is there: the cluster may not have all its brokers, or another one makes the same change.
+
+        ``note`` gets the reason of each failure, and nothing at the end.
+        """
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                await self.declare(controller, image())
+            except DeclarationError as error:
+                log.warning("what is declared is not there yet: %s", error)
+                note(f"what is declared is not there yet: {error}")
+                await trio.sleep(pause)
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            else:
+                note("")
+                return
 
     async def declare(self, controller: ControllerClient, image: MetadataImage) -> None:
         """Make what is declared and missing. Nobody else makes changes meanwhile.

@@ -42,7 +42,7 @@ class LiveIdentityView:
         """Why clients are not served, or the empty string. A failed disk comes first: it is why the broker stops."""
         if reason := self.services.log_dir_failures.reason_not_served():
             return reason
-        return "the broker is stopping" if self._is_stopping() else ""
+        return "the broker is stopping" if self._is_stopping() else self.services.undeclared
 
 
 def advertised_listener(config: BrokerConfig, endpoint: Endpoint) -> AdvertisedListener:

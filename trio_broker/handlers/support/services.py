@@ -99,6 +99,8 @@ class BrokerServices:
     """Where several brokers keep their metadata; None on a broker alone."""
     authorizer: Authorizer | None = None
     """What decides who may do what; None lets everybody do everything."""
+    undeclared: str = attrs.field(init=False, default="")
+    """Why what is declared is not all there; empty once it is."""
     answer_admin: Callable[[bytes], Awaitable[bytes]] | None = attrs.field(init=False, default=None)
     """Answers an HTTP request that another broker has passed on; None without an admin app."""
     answer_request: Callable[[QueuedRequest], Awaitable[bytes]] = attrs.field(init=False)
