@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
+import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -75,6 +77,15 @@ class Walk:
                     self.password = line.removeprefix("password: ")
 
 
+def admin_page(broker: BrokerProcess) -> str:
+    """The overview of a broker without records, by HTTPS, with the token of its file."""
+    secure = broker.data_directory.with_name("trio-broker-data-secure")
+    assert broker.admin_url.startswith("https://")
+    token = (secure / "admin-tokens").read_text().split()[1]
+    trusting = ssl.create_default_context(cafile=secure / "ca.pem")
+    return httpx.get(broker.admin_url, headers={"Authorization": f"Bearer {token}"}, verify=trusting).text
+
+
 def section() -> str:
     return PAGE.read_text(encoding="utf-8").partition("## From nothing to safe\n")[2].partition("\n## ")[0]
 
@@ -92,7 +103,10 @@ def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerPr
 
 
 def test_the_section_leads_from_nothing_to_clients_that_may_what_they_need(broker: BrokerProcess) -> None:
+    page = admin_page(broker)
+    for client in ("confluent-kafka", "kafkajs", "kcat", "Kafka&#39;s own tools", "trio-broker users create USER"):
+        assert client in page, page
+    assert page.count(str(Path.cwd() / "trio-broker-data-secure" / "ca.pem")) >= 4
     walk = Walk(broker)
     for found in BLOCK.finditer(section()):
         walk.go(found[1], found[0])
-    assert broker.admin_url.startswith("https://")
