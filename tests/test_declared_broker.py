@@ -162,6 +162,12 @@ async def test_a_preview_refuses_directories_that_a_broker_has_open(tmp_path):
             await preview(tmp_path, declaration())
 
 
+async def test_a_preview_refuses_a_cluster_of_which_it_would_see_nothing(tmp_path):
+    config = make_broker(tmp_path, None, metadata_store="etcd://127.0.0.1:1/x").config
+    with pytest.raises(DeclarationError, match="--dry-run knows the directories of one broker, and no cluster"):
+        await preview_declaration(declaration(), config, real_runtime())
+
+
 def first_user(name: str, password: str) -> Declaration:
     credential = DeclaredCredential(
         name=name, mechanism=ScramMechanism.SHA_512, password=password, iterations=4096, origin="--add-scram"

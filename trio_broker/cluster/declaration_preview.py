@@ -22,7 +22,8 @@ from trio_broker.cluster.metadata_publisher import MetadataPublisher
 from trio_broker.cluster.metadata_store import Claim
 from trio_broker.cluster.stored_metadata import read_stored_metadata, require_own_metadata
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.declaration.declaration import Declaration
+from trio_broker.config.metadata_store_config import LOCAL
+from trio_broker.declaration.declaration import Declaration, DeclarationError
 from trio_broker.declaration.plan import Plan
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.runtime import Runtime
@@ -34,10 +35,12 @@ async def preview_declaration(declaration: Declaration, config: BrokerConfig, ru
     """Return what a start with these settings would do about each thing that is declared. Blocks.
 
     Raises:
-        DeclarationError: it would be refused.
+        DeclarationError: it would be refused; or the metadata are those of several brokers, and not here.
         DataDirectoryError: a broker has the data directories open, or they cannot be read.
         OSError: the disk refused.
     """
+    if config.metadata_store.metadata_store != LOCAL:
+        raise DeclarationError([f"{declaration.origin}: --dry-run knows the directories of one broker, and no cluster"])
     image = image_at_next_start(runtime.disk, config)
     dynamic_config = DynamicConfigPublisher(config)
     dynamic_config.apply(image, image.configs_by_resource)
