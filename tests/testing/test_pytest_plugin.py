@@ -7,6 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+from kafka import KafkaConsumer
+
+from tests.waits import scaled
+from trio_broker.cli import main
 
 seen_directories: set[Path] = set()
 
@@ -49,3 +55,24 @@ def test_a_run_that_uses_no_fixture_pays_for_nothing_but_the_plugin():
     )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert loaded == ["trio_broker", "trio_broker.testing", "trio_broker.testing.pytest_plugin"]
+
+
+@pytest.mark.parametrize("security", [None, "tls", "mtls", "scram", "scram+tls"])
+def test_a_broker_with_security_is_reached_by_the_settings_that_it_gives(kafka_broker_factory, security):
+    broker = kafka_broker_factory(security=security)
+    settings = broker.client_settings
+    broker.create_topic("orders")
+    producer = Producer({**settings.librdkafka, "log_level": 0})
+    producer.produce("orders", b"one")
+    assert producer.flush(scaled(30)) == 0
+    consumer = KafkaConsumer(
+        "orders", group_id=None, auto_offset_reset="earliest", consumer_timeout_ms=30_000, **settings.kafka_python
+    )
+    assert next(consumer).value == b"one"
+    consumer.close()
+    file = broker.data_directory / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.java.items()))
+    command = ["topics", "list", "-b", broker.bootstrap_servers, "--command-config", str(file)]
+    assert "orders" in CliRunner().invoke(main, command).output
+    if security is not None:
+        assert CliRunner().invoke(main, [*command[:-2], "--command-timeout", "2"]).exit_code == 1

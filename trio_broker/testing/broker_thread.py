@@ -27,6 +27,7 @@ from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.errors import ConfigError
 from trio_broker.runtime.real import real_runtime
 from trio_broker.testing.advancing_clock import AdvancingClock
+from trio_broker.testing.client_settings import SCRAM, ClientSettings, broker_settings, user_of_scram
 from trio_broker.testing.loop_thread import BrokerDoesNotRun, LoopThread
 
 T = TypeVar("T")
@@ -58,19 +59,35 @@ class BrokerThread:
     It can be started again after a stop. It then has the same data and the same port, so that clients reconnect.
     """
 
-    def __init__(self, data_directory: Path | None = None, *, admin: bool = False, **settings: Setting) -> None:
+    def __init__(
+        self,
+        data_directory: Path | None = None,
+        *,
+        admin: bool = False,
+        security: str | None = None,
+        **settings: Setting,
+    ) -> None:
         """Take the settings, which are Kafka's keys with ``_`` for the dots: ``num_partitions=3``. Nothing runs yet.
 
         Without ``data_directory`` the data is in a temporary directory below ``TMPDIR``, which is removed at the end of
         the ``with`` block or with this object. On a tmpfs no start waits for a disk. ``admin`` turns on the admin page
-        and HTTP API, which makes the start slower.
+        and HTTP API, which makes the start slower. ``security`` is how clients reach the broker, by the settings in
+        ``client_settings``: ``tls``, ``mtls`` with certificates of clients, ``scram`` with a login, ``scram+tls``.
+
+        Raises:
+            ValueError: there is no such ``security``.
         """
         self.clock = AdvancingClock()
         self.data_directory = data_directory or self._temporary_directory()
         self._settings = setting_texts(settings)
+        self._security = security
+        if security is not None:
+            self._certificates = Path(tempfile.mkdtemp(prefix="trio-broker-certificates-"))
+            weakref.finalize(self, shutil.rmtree, self._certificates, ignore_errors=True)
+            self._settings = {**broker_settings(security, self._certificates), **self._settings}
         if admin:
             self._settings.setdefault("admin.listener", ADMIN_ON_ANY_PORT)
-        self._bootstrap_servers = ""
+        self._bootstrap_servers = self._listeners = ""
         self._broker: Broker | None = None
         self._run: LoopThread | None = None
 
@@ -80,6 +97,7 @@ class BrokerThread:
         return Path(path)
 
     _remove_data: Callable[[], object] | None = None
+    _certificates: Path | None = None
 
     # ---- what clients need
 
@@ -88,6 +106,11 @@ class BrokerThread:
         """The ``host:port`` of the first listener, for the clients' setting of that name."""
         assert self._bootstrap_servers, "the broker was not started"
         return self._bootstrap_servers
+
+    @property
+    def client_settings(self) -> ClientSettings:
+        """The settings of clients of each kind."""
+        return ClientSettings(self._security, self.bootstrap_servers, self._certificates or Path())
 
     @property
     def admin_url(self) -> str | None:
@@ -130,14 +153,15 @@ class BrokerThread:
         self._run, self._broker = run, broker
         endpoint = broker.bound_endpoints[0]
         self._bootstrap_servers = f"{endpoint.host}:{endpoint.port}"
+        # With the ports that the system picked, so that clients reconnect after a restart.
+        self._listeners = ",".join(map(str, broker.bound_endpoints))
+        if self._security in SCRAM:
+            self.call(broker.services.controller.alter_scram_credentials, [user_of_scram()])
         return self
 
     def _all_settings(self) -> dict[str, str]:
         settings = {**TEST_SETTINGS, "log.dirs": str(self.data_directory), **self._settings}
-        if self._bootstrap_servers and "listeners" not in self._settings:
-            # The port that the system picked at the first start, so that clients reconnect after a restart.
-            settings["listeners"] = f"PLAINTEXT://{self._bootstrap_servers}"
-        return settings
+        return settings | {"listeners": self._listeners} if self._listeners else settings
 
     def stop(self) -> None:
         """Stop cleanly, as an operator would. Does nothing if the broker does not run.
@@ -206,13 +230,15 @@ class BrokerThread:
         return self.call(create_topic, self.broker, wanted)
 
 
-def broker_in_thread(data_directory: Path | None = None, *, admin: bool = False, **settings: Setting) -> BrokerThread:
+def broker_in_thread(
+    data_directory: Path | None = None, *, admin: bool = False, security: str | None = None, **settings: Setting
+) -> BrokerThread:
     """Return a started ``BrokerThread`` for a ``with`` statement, which stops it and removes its temporary data.
 
     Raises:
-        ConfigError, StartupError: as ``BrokerThread.start``.
+        ConfigError, StartupError, ValueError: as ``BrokerThread``.
     """
-    return BrokerThread(data_directory, admin=admin, **settings).start()
+    return BrokerThread(data_directory, admin=admin, security=security, **settings).start()
 
 
 async def create_topic(broker: Broker, wanted: NewTopic) -> str:

@@ -6,6 +6,10 @@
     @pytest.mark.kafka_broker(num_partitions=3, auto_create_topics_enable=False)
     def test_with_settings(kafka_broker): ...
 
+    @pytest.mark.kafka_broker(security="scram+tls")  # or "tls", "mtls", "scram"
+    def test_with_tls_and_a_login(kafka_broker):
+        producer = KafkaProducer(**kafka_broker.client_settings.kafka_python)
+
 ==================================  =================================================================================
 fixture                             what it is
 ==================================  =================================================================================
@@ -18,7 +22,7 @@ fixture                             what it is
 ==================================  =================================================================================
 
 The brokers are of the class ``trio_broker.testing.BrokerThread``, with ``bootstrap_servers``, ``create_topic``,
-``advance_clock`` and more; a cluster is a ``trio_broker.testing.ClusterThread``.
+``client_settings``, ``advance_clock`` and more; a cluster is a ``trio_broker.testing.ClusterThread``.
 
 The plugin is registered as an entry point, so every pytest run imports this file wherever the broker is installed. The
 file therefore imports nothing but pytest until a fixture is used.
@@ -39,7 +43,10 @@ if TYPE_CHECKING:
 CLUSTER_MARKER = (
     "kafka_cluster(brokers=3, racks=(), **settings): brokers of the test's kafka_cluster, and their settings"
 )
-MARKER = "kafka_broker(**settings): settings of the test's kafka_broker, Kafka's keys with _ for the dots"
+MARKER = (
+    "kafka_broker(security=None, **settings): how clients reach the test's kafka_broker, None, tls, mtls, scram or"
+    " scram+tls, and its settings, Kafka's keys with _ for the dots"
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
