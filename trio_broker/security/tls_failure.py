@@ -20,16 +20,17 @@ _OF_CLIENTS: Final = {
 }
 """By OpenSSL's name of the error."""
 
-_NO_CERTIFICATE: Final = "it asks for a certificate of its clients (ssl.keystore.location)"
+_NO_CERTIFICATE: Final = "it asks for a certificate of its clients ({shown})"
 
 _OF_SERVERS: Final = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": _NO_CERTIFICATE,
     # The alert of TLS 1.2, which stands for having no cipher in common as well.
     "SSLV3_ALERT_HANDSHAKE_FAILURE": f"{_NO_CERTIFICATE}, or has no cipher in common with this side",
-    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust the certificate of ssl.keystore.location (unknown CA)",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept the certificate of ssl.keystore.location",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not accept the certificate of ssl.keystore.location",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it says that the certificate of ssl.keystore.location has expired",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust the certificate of {shown} (unknown CA)",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept the certificate of {shown}",
+    # From programs in Go also where none is shown.
+    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not accept the certificate of {shown}, or that there is none",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it says that the certificate of {shown} has expired",
     "TLSV1_ALERT_PROTOCOL_VERSION": "it has none of the versions of TLS that are enabled here (ssl.enabled.protocols)",
     "UNSUPPORTED_PROTOCOL": "it has none of the versions of TLS that are enabled here (ssl.enabled.protocols)",
     "WRONG_VERSION_NUMBER": "it answers without TLS",
@@ -58,17 +59,22 @@ def failure_of_client(error: ssl.SSLError) -> str:
     return _text_of(error, _OF_CLIENTS)
 
 
-def failure_of_server(error: ssl.SSLError) -> str:
-    """Return what a client says of the server that it connects to."""
+def failure_of_server(
+    error: ssl.SSLError, *, shown: str = "ssl.keystore.location", trusted: str = "the truststore"
+) -> str:
+    """Return what a client says of the server that it connects to.
+
+    ``shown`` is the setting of this side's own certificate, ``trusted`` where those are that it trusts.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _UNTRUSTED:
-            return f"nobody in the truststore has signed its certificate: {error.verify_message}"
+            return f"nobody in {trusted} has signed its certificate: {error.verify_message}"
         if error.verify_code in _OTHER_NAME:
             return f"its certificate is for other names: {error.verify_message.rstrip('.')}"
         return f"its certificate is refused: {error.verify_message}"
     if isinstance(error, _ENDS):
-        return "the broker closed it"
-    return _text_of(error, _OF_SERVERS)
+        return "the other side closed it"
+    return _text_of(error, _OF_SERVERS).format(shown=shown)
 
 
 def _text_of(error: ssl.SSLError, texts: Mapping[str, str]) -> str:

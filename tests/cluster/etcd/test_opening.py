@@ -8,6 +8,7 @@ import trustme
 
 from tests.etcd_server import etcd_server, ready
 from trio_broker.cluster.etcd.opening import etcd_metadata_store
+from trio_broker.cluster.etcd.status import etcd_status
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.runtime.real import real_runtime
 
@@ -36,6 +37,13 @@ async def test_a_store_over_tls_is_opened_by_its_settings(tmp_path):
             claim = await store.claim(1)
             assert await store.end_offset() == claim.end_offset
             nursery.cancel_scope.cancel()
+        for without, reason in (
+            ("metadata.store.certificate.file", "metadata.store.certificate.file, or that there is none"),
+            ("metadata.store.ca.file", "nobody in metadata.store.ca.file has signed its certificate"),
+        ):
+            config = BrokerConfig({key: value for key, value in settings.items() if key != without})
+            with pytest.raises(OSError, match=reason):
+                await etcd_status(config.metadata_store, real_runtime())
 
 
 @pytest.mark.parametrize("key", ["metadata.store.ca.file", "metadata.store.certificate.file"])

@@ -28,7 +28,7 @@ from trio_broker.cluster.etcd.errors import (
     EtcdUnknown,
     MalformedMessage,
 )
-from trio_broker.cluster.etcd.grpc_connection import Call, GrpcConnection
+from trio_broker.cluster.etcd.grpc_connection import Call, GrpcConnection, reason_of
 from trio_broker.cluster.etcd.messages import (
     AuthenticateRequest,
     AuthenticateResponse,
@@ -280,7 +280,7 @@ async def negotiated(stream: trio.abc.Stream, ssl_context: ssl.SSLContext, host:
     except BaseException as error:
         await trio.aclose_forcefully(stream)
         if isinstance(error, trio.BrokenResourceError):
-            raise OSError(f"no TLS: {error.__cause__}") from error
+            raise OSError(reason_of(error)) from error
         raise
     return secured
 

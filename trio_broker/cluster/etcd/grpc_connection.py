@@ -16,6 +16,7 @@ from h2.exceptions import ProtocolError
 from trio_broker.cluster.etcd.errors import EtcdError, EtcdUnavailable, EtcdUnknown
 from trio_broker.cluster.etcd.grpc_streams import CallEnded, GrpcStreams
 from trio_broker.cluster.etcd.pulse import Pulse
+from trio_broker.security.tls_failure import failure_of_server, is_failure
 
 READ_BYTES: Final = 64 * 1024
 
@@ -79,7 +80,7 @@ class GrpcConnection:
                     reason = await self._read()
                     nursery.cancel_scope.cancel()
         except* (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
-            reason = f"the connection broke: {broken.exceptions[0].__cause__ or broken.exceptions[0]}"
+            reason = reason_of(broken.exceptions[0])
         finally:
             self.is_open = False
             for call in list(self._calls.values()):
@@ -148,3 +149,12 @@ class GrpcConnection:
                     call.note_message(event.message)
             self._to_send.wake()
         return "the member closed the connection"
+
+
+def reason_of(broken: BaseException) -> str:
+    """Why a connection broke, or did not come about, in the words of the settings."""
+    cause = broken.__cause__ or broken
+    if isinstance(cause, OSError) and is_failure(cause):
+        why = failure_of_server(cause, shown="metadata.store.certificate.file", trusted="metadata.store.ca.file")
+        return f"no TLS: {why}"
+    return f"the connection broke: {cause}"

@@ -97,7 +97,9 @@ def ssl_context_of(config: MetadataStoreConfig) -> ssl.SSLContext:
     Raises:
         OSError: a file cannot be read, or is not what it should be; the error names the setting.
     """
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not config.metadata_store_ca_file:
+        context.load_default_certs()
     for name, path, load in (
         ("metadata.store.ca.file", config.metadata_store_ca_file, context.load_verify_locations),
         ("metadata.store.certificate.file", config.metadata_store_certificate_file, context.load_cert_chain),
