@@ -19,10 +19,10 @@ from broker_admin.overview import findings_of
 from broker_admin.view import NodeView
 from broker_admin.views.node.alerts import Alert, AlertReport, WebhookReport
 from trio_broker import __version__
-from trio_broker.broker_view.http_post import PostError, post
 from trio_broker.concurrency.barrier import Backoff
 from trio_broker.config.alert_config import AlertConfig, HttpAddress, http_address
 from trio_broker.handlers.support.services import BrokerServices
+from trio_broker.network.http_client import HttpError, post
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ class Receiver:
         body = message(config.alerts_webhook_format, news, sender, clock.now_ms(), active)
         try:
             await post(address, headers, body, connect=self.services.runtime.network.connect)
-        except PostError as error:
+        except HttpError as error:
             self._note_failure(f"{error}", address)
         else:
             self._note_delivery(news, address)

@@ -1,4 +1,4 @@
-"""One POST, to servers that answer, and to servers that do not as they should."""
+"""One request, to servers that answer, and to servers that do not as they should."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from trio_broker.broker_view.http_post import MAX_ANSWER_BYTES, TIMEOUT_SECONDS, PostError, post
 from trio_broker.config.alert_config import http_address
+from trio_broker.network.http_client import MAX_ANSWER_BYTES, TIMEOUT_SECONDS, HttpError, get, post
 
 URL = "http://alerts.example:8080/hook/s3cret?x=1"
 SENT = {"Content-Type": "application/json"}
@@ -30,7 +30,7 @@ async def posted(serve: Serve, url: str = URL) -> str | None:
         nursery.start_soon(serve, server)
         try:
             await post(http_address(url), SENT, b"{}", connect=connect)
-        except PostError as error:
+        except HttpError as error:
             return f"{error}"
         finally:
             nursery.cancel_scope.cancel()
@@ -58,8 +58,8 @@ async def test_what_is_sent_is_a_plain_request_for_one_connection():
     assert head.split(b"\r\n") == [
         b"POST /hook/s3cret?x=1 HTTP/1.1",
         b"Host: alerts.example:8080",
-        b"Content-Length: 2",
         b"Connection: close",
+        b"Content-Length: 2",
         b"Content-Type: application/json",
     ]
     assert body == b"{}"
@@ -79,6 +79,40 @@ async def test_what_is_sent_is_a_plain_request_for_one_connection():
 )
 async def test_only_a_2xx_status_within_the_bound_counts_and_no_reason_repeats_what_was_said(answer, reason):
     assert await posted(answering(answer)) == reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nkeys", "keys"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nke\r\n2\r\nys\r\n0\r\n\r\n", "keys"),
+        (b"HTTP/1.1 200 OK\r\n\r\nkeys", "keys"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nkeys", "the answer is not HTTP, or too long"),
+        (b"HTTP/1.1 301 Moved\r\nLocation: /\r\n\r\n", "answered with status 301: redirects are not followed"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 2 * MAX_ANSWER_BYTES, "the answer is not HTTP, or too long"),
+    ],
+)
+async def test_what_is_asked_for_comes_whole_or_not_at_all(answer, expected):
+    client, server = trio.testing.memory_stream_pair()
+
+    async def connect(host: str, port: int) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        return client
+
+    async def serve() -> None:
+        received = await server.receive_some()
+        assert received.startswith(b"GET /keys HTTP/1.1\r\n")
+        await server.send_all(answer)
+        await server.aclose()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        try:
+            got = (await get(http_address("http://keys.example/keys"), connect=connect, max_bytes=4)).decode()
+        except HttpError as error:
+            got = f"{error}"
+        nursery.cancel_scope.cancel()
+    assert got == expected
 
 
 async def test_a_receiver_that_hangs_costs_its_timeout(autojump_clock):
@@ -128,7 +162,7 @@ async def test_a_connection_that_is_refused_or_ends_is_a_reason():
         await trio.lowlevel.checkpoint()
         raise ConnectionRefusedError(111, "Connection refused")
 
-    with pytest.raises(PostError, match="cannot connect: Connection refused"):
+    with pytest.raises(HttpError, match="cannot connect: Connection refused"):
         await post(http_address(URL), SENT, b"{}", connect=refuse)
 
 
