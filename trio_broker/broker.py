@@ -77,6 +77,7 @@ from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.service_manager import ServiceReport, ServiceState, service_manager
 from trio_broker.security.broker_security import check_broker_security
+from trio_broker.security.sasl import oauthbearer
 from trio_broker.security.sasl.authenticators import SaslAuthenticators
 from trio_broker.security.sasl.server_authenticator import SaslServerAuthenticator
 from trio_broker.security.ssl_factory import SslFactory
@@ -87,6 +88,8 @@ from trio_broker.storage.recovery_progress import progress_text
 if TYPE_CHECKING:
     from broker_admin.server import AdminAddress
     from broker_admin.view import StartingBroker
+    from trio_broker.security.sasl.broker_jwt_validator import BrokerJwtValidator
+    from trio_broker.security.sasl.verification_keys import VerificationKeys
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +150,10 @@ class Broker:
         self.listeners = {each.listener_name: each for each in listener_endpoints(config.socket_server)}
         self.authenticators = SaslAuthenticators(config, self.runtime.clock, self.runtime.random)
         self.authenticators.require_offered(self.listeners)
+        self._verification_keys: VerificationKeys | None = None
+        if self.authenticators.is_enabled(oauthbearer.NAME, self.listeners):
+            validator = load_jwt_validator(config, self.runtime)
+            self._verification_keys, self.authenticators.validate_token = validator.keys, validator.validate
         is_one_of_several = shared_metadata is not None or config.metadata_store.metadata_store != LOCAL
         if is_one_of_several:
             check_broker_security(config)
@@ -306,6 +313,8 @@ class Broker:
         async with trio.open_nursery() as nursery:
             if self._tls:
                 start_scheduled(nursery, ScheduledTask("keys of TLS", lambda: KEYS_INTERVAL_MS, self._follow_keys))
+            if self._verification_keys is not None:
+                start_background(nursery, "keys of tokens", self._verification_keys.run)
             start_background(nursery, "change log", services.changes.run)
             start_background(nursery, "trials of settings", services.trials.run)
             start_background(nursery, "faults of the metadata", partial(self._stop_at_fault, services.metadata_faults))
@@ -455,6 +464,21 @@ class Broker:
                     log.info("listener %s: new keys and certificates are in use", factory.listener)
             except ConfigError as error:
                 log.error("%s; the keys and certificates before stay in use", error)
+
+
+def load_jwt_validator(config: BrokerConfig, runtime: Runtime) -> BrokerJwtValidator:
+    """Return what validates the tokens of OAUTHBEARER, whose library is installed only where it is asked for.
+
+    Raises:
+        ConfigError: the library is not there, or as ``new_jwt_validator``.
+    """
+    try:
+        from trio_broker.network.jwks_endpoint import new_jwt_validator
+    except ModuleNotFoundError as error:
+        if error.name != "joserfc":
+            raise
+        raise ConfigError("OAUTHBEARER needs the extra: pip install 'trio-broker[oauth]'") from None
+    return new_jwt_validator(config.sasl, runtime)
 
 
 OPEN_TO_OTHERS = {

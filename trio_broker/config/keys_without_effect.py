@@ -141,7 +141,6 @@ _BROKER_NAMES: Names = {
         sasl.login.read.timeout.ms
         sasl.oauthbearer.assertion.claim.exp.seconds
         sasl.oauthbearer.assertion.claim.nbf.seconds
-        sasl.oauthbearer.clock.skew.seconds
         share.coordinator.append.linger.ms
         share.coordinator.load.buffer.size
         share.coordinator.snapshot.update.records.per.snapshot
@@ -173,7 +172,6 @@ _BROKER_NAMES: Names = {
         group.streams.rack.aware.assignment.tags
         kafka.metrics.reporters
         process.roles
-        sasl.oauthbearer.expected.audience
     """,
     (ConfigType.LONG, UpdateMode.CLUSTER_WIDE): """
         remote.list.offsets.request.timeout.ms
@@ -198,9 +196,6 @@ _BROKER_NAMES: Names = {
         remote.log.manager.task.interval.ms
         sasl.login.retry.backoff.max.ms
         sasl.login.retry.backoff.ms
-        sasl.oauthbearer.jwks.endpoint.refresh.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
         socket.connection.setup.timeout.max.ms
         socket.connection.setup.timeout.ms
     """,
@@ -248,11 +243,8 @@ _BROKER_NAMES: Names = {
         sasl.oauthbearer.assertion.private.key.file
         sasl.oauthbearer.assertion.template.file
         sasl.oauthbearer.client.credentials.client.id
-        sasl.oauthbearer.expected.issuer
-        sasl.oauthbearer.jwks.endpoint.url
         sasl.oauthbearer.scope
         sasl.oauthbearer.scope.claim.name
-        sasl.oauthbearer.sub.claim.name
         sasl.oauthbearer.token.endpoint.url
         security.providers
     """,

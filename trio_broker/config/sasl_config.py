@@ -19,7 +19,7 @@ class SaslConfig:
 
     sasl_enabled_mechanisms: tuple[str, ...] = key(
         ("GSSAPI",),
-        "The mechanisms of a listener with SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Kerberos is not offered.",
+        "The mechanisms of a listener with SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.",
         update_mode=PER_BROKER, acts_on_rates=False,
     )  # fmt: skip
     sasl_jaas_config: str | None = key(
@@ -46,4 +46,42 @@ class SaslConfig:
         100,
         "How long a client that has failed to log in waits for the answer.",
         validator=at_least(0),
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = key(
+        None,
+        "Where the public keys of tokens are, with OAUTHBEARER: a URL with https or file.",
+        type=ConfigType.STRING,
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = key(
+        3_600_000,
+        "How often the keys are fetched by https. A file is looked at every few seconds.",
+        type=ConfigType.LONG, validator=at_least(1_000),
+    )  # fmt: skip
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = key(
+        100,
+        "How long a fetch of keys that has failed waits for the next one; twice as long each time.",
+        type=ConfigType.LONG, validator=at_least(1),
+    )  # fmt: skip
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = key(
+        10_000,
+        "The longest such wait.",
+        type=ConfigType.LONG, validator=at_least(1),
+    )  # fmt: skip
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = key(
+        (),
+        "The names of this cluster: a token of OAUTHBEARER has to be for one of them.",
+    )
+    sasl_oauthbearer_expected_issuer: str | None = key(
+        None,
+        "Who issues the tokens of OAUTHBEARER, as they say.",
+        type=ConfigType.STRING,
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = key(
+        30,
+        "By how much the clock of the issuer may differ from the broker's.",
+        validator=at_least(0),
+    )
+    sasl_oauthbearer_sub_claim_name: str = key(
+        "sub",
+        "The claim of a token that has the user's name.",
     )

@@ -21,7 +21,7 @@ from trio_broker.config.errors import ConfigError
 from trio_broker.config.listeners import inter_broker_listener, listener_endpoints
 from trio_broker.runtime.randomness import Random
 from trio_broker.runtime.workers import Workers
-from trio_broker.security.sasl.authenticators import OFFERED, login_module, login_module_key
+from trio_broker.security.sasl.authenticators import BY_PASSWORD, login_module, login_module_key
 from trio_broker.security.ssl_factory import present_client_context
 
 
@@ -88,8 +88,8 @@ def broker_credentials(config: BrokerConfig) -> SaslCredentials:
         ConfigError: the mechanism is not offered, or the login module has no user and password.
     """
     listener, mechanism = inter_broker_listener(config.socket_server), config.sasl.sasl_mechanism_inter_broker_protocol
-    if mechanism not in OFFERED:
-        reason = f"{mechanism} is not offered; name one of {', '.join(OFFERED)}"
+    if mechanism not in BY_PASSWORD:
+        reason = f"{mechanism} is not offered; name one of {', '.join(BY_PASSWORD)}"
         raise ConfigError(f"sasl.mechanism.inter.broker.protocol: {reason}")
     entry = login_module(config, listener, mechanism)
     try:

@@ -19,14 +19,18 @@ from trio_broker.config.listener_keys import LISTENER_PREFIX
 from trio_broker.config.listeners import Endpoint
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.randomness import Random
-from trio_broker.security.sasl import plain
+from trio_broker.security.sasl import oauthbearer, plain
 from trio_broker.security.sasl.failed_attempts import FailedAttempts
 from trio_broker.security.sasl.jaas import JaasEntry, parse_jaas
+from trio_broker.security.sasl.oauthbearer import OAuthBearerSaslServer, ValidateToken
 from trio_broker.security.sasl.plain import PlainSaslServer
 from trio_broker.security.sasl.scram import FindCredential, ScramSaslServer
 from trio_broker.security.sasl.server_authenticator import NewSaslServer, SaslLimits, SaslServerAuthenticator
 
-OFFERED: Final = (plain.NAME, *(mechanism.value for mechanism in ScramMechanism))
+BY_PASSWORD: Final = (plain.NAME, *(mechanism.value for mechanism in ScramMechanism))
+"""The mechanisms by which brokers log in at each other, too."""
+
+OFFERED: Final = (*BY_PASSWORD, oauthbearer.NAME)
 """The mechanisms that a listener may have."""
 
 
@@ -38,13 +42,15 @@ def nobodys(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
 @attrs.define(eq=False)
 class SaslAuthenticators:
     """``find_credential`` looks into the metadata. ``salt_key`` is what brokers of the cluster have, and clients before
-    their login do not: the cluster's id."""
+    their login do not: the cluster's id. ``validate_token`` is there where a listener has had OAUTHBEARER at the start.
+    """
 
     config: BrokerConfig
     clock: Clock
     random: Random
     find_credential: FindCredential = nobodys
     salt_key: bytes = b""
+    validate_token: ValidateToken | None = None
     attempts: FailedAttempts = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -70,6 +76,13 @@ class SaslAuthenticators:
                     where = login_module_key(name, mechanism)
                     raise ConfigError(f'{where}: nobody can log in by PLAIN: it needs users, as in user_alice="…"')
 
+    def is_enabled(self, mechanism: str, listeners: Mapping[str, Endpoint]) -> bool:
+        """Whether any of the listeners has the mechanism."""
+        return any(
+            endpoint.security_protocol in SASL_PROTOCOLS and mechanism in self._enabled(name)
+            for name, endpoint in listeners.items()
+        )
+
     def new_authenticator(self, listener: str, host: str, max_request_bytes: int) -> SaslServerAuthenticator:
         """Return the authenticator of one connection of ``listener`` from ``host``."""
         config = self.config
@@ -93,7 +106,14 @@ class SaslAuthenticators:
     def _new_server(self, listener: str, mechanism: str) -> NewSaslServer:
         if mechanism == plain.NAME:
             return lambda: PlainSaslServer(login_module(self.config, listener, mechanism).users)
+        if mechanism == oauthbearer.NAME:
+            return self._new_oauthbearer_server
         return partial(self._new_scram_server, mechanism)
+
+    def _new_oauthbearer_server(self) -> OAuthBearerSaslServer:
+        if self.validate_token is None:
+            raise ConfigError("OAUTHBEARER needs a restart: no listener had it at the start")
+        return OAuthBearerSaslServer(self.validate_token)
 
     def _new_scram_server(self, mechanism: str) -> ScramSaslServer:
         nonce = nonce_of(self.random.randbytes)
