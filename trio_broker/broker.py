@@ -44,6 +44,7 @@ from trio_broker import __version__
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster.broker_lifecycle_manager import RegistrationRefused
 from trio_broker.cluster.declarations import Declarator
+from trio_broker.cluster.delegation_token_control import find_token_login
 from trio_broker.cluster.metadata_faults import MetadataFaults
 from trio_broker.cluster.scram_control import find_credential
 from trio_broker.cluster.shared_metadata import SharedMetadata
@@ -265,6 +266,12 @@ class Broker:
                 self.authenticators.find_credential = lambda user, mechanism: find_credential(
                     services.metadata_cache.image, user, mechanism
                 )
+                self.authenticators.find_token = lambda token_id: find_token_login(
+                    services.metadata_cache.image,
+                    self.config.sasl.delegation_token_secret_key,
+                    token_id,
+                    self.clock.now_ms(),
+                )
                 # What was changed before this start is in effect already, except in the server that was made without.
                 self.reconfigure(self.config)
                 # Raised behind the block, at whose end everything is closed properly.
@@ -330,6 +337,14 @@ class Broker:
                     services.undeclared = "what is declared is not there yet"
                     start_background(nursery, "declaration", partial(self._declare_among_several, services))
                 await nursery.start(self.server.run)
+                start_scheduled(
+                    nursery,
+                    ScheduledTask(
+                        "delegation tokens that are over",
+                        lambda: self.config.sasl.delegation_token_expiry_check_interval_ms,
+                        services.controller.remove_expired_delegation_tokens,
+                    ),
+                )
                 if services.lifecycle is not None:
                     periodic_tasks = services.controller.run_periodic_tasks
                     start_background(nursery, "periodic tasks of the controller", periodic_tasks)

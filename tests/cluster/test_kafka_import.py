@@ -20,7 +20,7 @@ from kafka_wire.records.record import NewRecord
 from kafka_wire.stored import metadata as stored
 from kafka_wire.stored.metadata import METADATA_RECORDS, encode_metadata_record
 from tests.fakes.images import broker_record, partition_record
-from tests.fakes.metadata_logs import append, leading_log, take_snapshot
+from tests.fakes.metadata_logs import leading_log, take_snapshot
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.kafka_handover import RECORD_KINDS, HandoverRefused
@@ -211,18 +211,6 @@ async def test_settings_are_taken_over_whomever_they_belong_to(disk: SimulatedDi
     assert image.configs(CLUSTER_DEFAULT) == {"min.insync.replicas": "1", "log.retention.ms": "77"}
 
 
-async def test_a_record_that_a_newer_version_acts_by_ends_a_start_in_one_line(disk: SimulatedDisk) -> None:
-    make_kafka(disk)
-    import_from_kafka(disk, [DATA, MORE], NOW_MS)
-    await image_after_a_start(disk)
-    log = leading_log(DATA, runtime_on(disk))
-    await append(log, [TOKEN])
-    log.close()
-    said = "a newer version has left 1 delegation tokens, which this one does not act by"
-    with pytest.raises(MetadataLogUnusable, match=said):
-        await image_after_a_start(disk)
-
-
 async def test_the_next_snapshot_takes_kafka_s_records_away(disk: SimulatedDisk) -> None:
     make_kafka(disk)
     import_from_kafka(disk, [DATA, MORE], NOW_MS)
@@ -330,14 +318,19 @@ SCRAM = stored.UserScramCredentialRecord(
     name="a", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"k", iterations=4096
 )
 TOKEN = stored.DelegationTokenRecord(
-    owner="a", requester="a", renewers=[], issue_timestamp=0, max_timestamp=9, expiration_timestamp=9, token_id="t"
+    owner="User:a",
+    requester="User:a",
+    renewers=[],
+    issue_timestamp=0,
+    max_timestamp=9,
+    expiration_timestamp=9,
+    token_id="t",
 )
 
 
 @pytest.mark.parametrize(
     ("records", "complaint"),
     [
-        ([TOKEN], "1 delegation tokens"),
         ([registered(2)], "broker 2 is registered too"),
         ([partition(2, replicas=(1, 2))], r"orders-2 has replicas on \[1, 2\]"),
         ([partition(2)], "orders-2 is in none of /data, /more: name all directories"),
@@ -372,12 +365,13 @@ async def test_access_control_entries_are_kept_and_said_to_have_no_effect(disk: 
     assert "2 access control entries have no effect: authorizer.class.name is empty" in caplog.text
 
 
-async def test_quotas_and_passwords_are_kept(disk: SimulatedDisk) -> None:
-    make_kafka(disk, quota(), SCRAM)
+async def test_quotas_passwords_and_tokens_are_kept(disk: SimulatedDisk) -> None:
+    make_kafka(disk, quota(), SCRAM, TOKEN)
     import_from_kafka(disk, [DATA, MORE], NOW_MS)
     image = await image_after_a_start(disk)
     assert list(image.records_of(stored.ClientQuotaRecord).values()) == [quota()]
     assert list(image.records_of(stored.UserScramCredentialRecord).values()) == [SCRAM]
+    assert list(image.records_of(stored.DelegationTokenRecord).values()) == [TOKEN]
 
 
 async def test_what_was_removed_in_kafka_is_in_nobody_s_way(disk: SimulatedDisk) -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kafka_wire.errors import WireError
 from kafka_wire.sasl.mechanisms import ScramSaslClient
 from kafka_wire.sasl.scram import ClientFirst, ScramMechanism, ServerFirst, escaped, xor
-from tests.security.sasl_conversation import PASSWORDS, SHA_256, credential_of, scram_server
-from trio_broker.security.sasl.sasl_server import SaslFailure
-from trio_broker.security.sasl.scram import ScramSaslServer
+from tests.security.sasl_conversation import PASSWORDS, SERVER_NONCE, SHA_256, credential_of, scram_server
+from trio_broker.security.sasl.sasl_server import Identity, SaslFailure
+from trio_broker.security.sasl.scram import ScramSaslServer, TokenLogin
 
 
 def client(user: str = "alice", password: str = PASSWORDS["alice"], nonce: str = "client") -> ScramSaslClient:
@@ -155,9 +155,53 @@ def test_a_credential_that_is_too_cheap_to_guess_is_not_used():
         ScramSaslServer(SHA_256, lambda *_: weak, "server", b"").evaluate(client().first_token())
 
 
-def test_delegation_tokens_are_not_taken_for_passwords():
-    with pytest.raises(SaslFailure, match="delegation tokens"):
-        scram_server().evaluate(b"n,,n=alice,r=client,tokenauth=true")
+def token_server() -> ScramSaslServer:
+    """Knows the delegation token ``t`` of alice."""
+    known = {"t": TokenLogin("alice", "token-secret", expires_at_ms=7)}
+    return ScramSaslServer(SHA_256, credential_of, SERVER_NONCE, b"key", known.get)
+
+
+def token_final(server: ScramSaslServer, token_id: str, password: str) -> bytes:
+    """The last token of a client with a delegation token, whose first one says so."""
+    bare = f"n={token_id},r=client,tokenauth=true"
+    first = server.evaluate(f"n,,{bare}".encode()).token
+    assert first is not None
+    challenge = ServerFirst.parse(first)
+    signed = f"c=biws,r={challenge.nonce}"
+    salted = SHA_256.salted_password(password, challenge.salt, challenge.iterations)
+    stored = SHA_256.credential(salted, challenge.salt, challenge.iterations).stored_key
+    signature = SHA_256.hmac(stored, f"{bare},{challenge.text},{signed}".encode())
+    proof = xor(SHA_256.client_key(salted), signature)
+    return f"{signed},p={b64encode(proof).decode()}".encode()
+
+
+def test_a_client_with_a_delegation_token_is_its_owner_until_it_ends():
+    server = token_server()
+    done = server.evaluate(token_final(server, "t", "token-secret"))
+    assert done.identity == Identity("alice", expires_at_ms=7, by_token=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "password", "reason"),
+    [
+        ("t", "wrong", "wrong password: 't'"),
+        ("unknown", "token-secret", "no such user: 'unknown'"),
+        ("alice", PASSWORDS["alice"], "no such user: 'alice'"),
+    ],
+)
+def test_a_token_is_no_password_and_a_password_no_token(name, password, reason):
+    server = token_server()
+    with pytest.raises(SaslFailure, match=reason):
+        server.evaluate(token_final(server, name, password))
+
+
+def test_a_token_logs_nobody_in_who_does_not_say_that_it_is_one():
+    server = token_server()
+    asking = client("t", "token-secret")
+    final = asking.evaluate(server.evaluate(asking.first_token()).token)
+    assert final is not None
+    with pytest.raises(SaslFailure, match="no such user: 't'"):
+        server.evaluate(final)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ Source: Kafka's QuorumController, without the quorum.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -18,7 +19,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import NO_UUID
-from kafka_wire.stored.metadata import RemoveTopicRecord
+from kafka_wire.stored.metadata import DelegationTokenRecord, RemoveTopicRecord
 from trio_broker.cluster.acl_control import decide_acl_deletions, decide_new_acls
 from trio_broker.cluster.alter_partition import Altered, PartitionAlteration, decide_alterations
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat, BrokerHeartbeatManager
@@ -32,8 +33,16 @@ from trio_broker.cluster.broker_liveness import (
 from trio_broker.cluster.client_quota_control import QuotaAlteration, decide_client_quotas
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_broker_registration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change
+from trio_broker.cluster.controller_channel import NotController
 from trio_broker.cluster.controller_client import ConfigOutcome
 from trio_broker.cluster.controller_result import ControllerResult, attempt
+from trio_broker.cluster.delegation_token_control import (
+    NewToken,
+    decide_expired_tokens,
+    decide_new_token,
+    decide_token_end,
+    decide_token_renewal,
+)
 from trio_broker.cluster.directory_assignments import DirectoryAssignment, decide_directory_assignments
 from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
 from trio_broker.cluster.leader_elections import ElectionType, decide_elections
@@ -64,6 +73,7 @@ from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import InTurns, list_in_turns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.runtime.runtime import Runtime
+from trio_broker.security.kafka_principal import KafkaPrincipal
 from trio_broker.security.standard_acl import AclFilter, StandardAcl
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
@@ -392,6 +402,30 @@ class Controller:
 
     async def alter_scram_credentials(self, changes: Sequence[ScramChange]) -> Mapping[str, KafkaError | None]:
         return await self.operations.decide(lambda: decide_scram_changes(self.image, changes), is_recorded=True)
+
+    async def create_delegation_token(self, wanted: NewToken) -> DelegationTokenRecord:
+        now_ms, random = self._runtime.clock.now_ms(), self._runtime.random
+        return await self.operations.decide(lambda: decide_new_token(self.config.sasl, wanted, now_ms, random))
+
+    async def renew_delegation_token(self, requester: KafkaPrincipal, secret: bytes, period_ms: int) -> int:
+        now_ms = self._runtime.clock.now_ms()
+        return await self.operations.decide(
+            lambda: decide_token_renewal(self.image, self.config.sasl, requester, secret, period_ms, now_ms)
+        )
+
+    async def expire_delegation_token(self, requester: KafkaPrincipal, secret: bytes, period_ms: int) -> int:
+        now_ms = self._runtime.clock.now_ms()
+        return await self.operations.decide(
+            lambda: decide_token_end(self.image, self.config.sasl, requester, secret, period_ms, now_ms)
+        )
+
+    async def remove_expired_delegation_tokens(self) -> None:
+        if self.operations.is_active:
+            with contextlib.suppress(NotController):
+                now_ms = self._runtime.clock.now_ms()
+                removed = await self.operations.decide(lambda: decide_expired_tokens(self.image, now_ms), follows=False)
+                if removed:
+                    log.info("delegation tokens that were over are removed: %d", removed)
 
     async def unregister_broker(self, broker_id: int) -> None:
         await self.operations.decide(

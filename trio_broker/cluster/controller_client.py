@@ -14,6 +14,7 @@ from typing import Protocol
 import attrs
 
 from kafka_wire.errors import KafkaError
+from kafka_wire.stored.metadata import DelegationTokenRecord
 from trio_broker.changes.change import Change
 from trio_broker.cluster.alter_partition import PartitionAlteration
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
@@ -21,6 +22,7 @@ from trio_broker.cluster.broker_liveness import BrokerHeartbeatReply
 from trio_broker.cluster.client_quota_control import QuotaAlteration
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.configuration_control import ConfigChange
+from trio_broker.cluster.delegation_token_control import NewToken
 from trio_broker.cluster.directory_assignments import DirectoryAssignment
 from trio_broker.cluster.features import FeatureUpdate
 from trio_broker.cluster.leader_elections import ElectionType
@@ -38,6 +40,7 @@ from trio_broker.cluster.replication_control import (
 )
 from trio_broker.cluster.scram_control import ScramChange
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.security.kafka_principal import KafkaPrincipal
 from trio_broker.security.standard_acl import AclFilter, StandardAcl
 
 
@@ -201,6 +204,34 @@ class ControllerApi(ControllerClient, Protocol):
         Raises:
             KafkaError: INVALID_UPDATE_VERSION: one of them cannot be.
         """
+        ...
+
+    async def create_delegation_token(self, wanted: NewToken) -> DelegationTokenRecord:
+        """Create a delegation token.
+
+        Raises:
+            KafkaError: as ``decide_new_token``.
+        """
+        ...
+
+    async def renew_delegation_token(self, requester: KafkaPrincipal, secret: bytes, period_ms: int) -> int:
+        """Prolong a delegation token; return its new end, in milliseconds since 1970.
+
+        Raises:
+            KafkaError: as ``decide_token_renewal``.
+        """
+        ...
+
+    async def expire_delegation_token(self, requester: KafkaPrincipal, secret: bytes, period_ms: int) -> int:
+        """End a delegation token, at once or later; return its new end.
+
+        Raises:
+            KafkaError: as ``decide_token_end``.
+        """
+        ...
+
+    async def remove_expired_delegation_tokens(self) -> None:
+        """Remove the delegation tokens that are over, while this broker is the controller."""
         ...
 
     async def unregister_broker(self, broker_id: int) -> None:

@@ -22,7 +22,6 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ClearElrRecord, FeatureLevelRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.errors import MetadataLogUnusable
-from trio_broker.cluster.keyed_records import unserved
 from trio_broker.cluster.metadata_image import MetadataImage
 
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
@@ -120,8 +119,7 @@ def require_supported(image: MetadataImage) -> None:
     """Refuse a cluster for which a newer version has promised what this one would not do.
 
     Raises:
-        MetadataLogUnusable: the level of a feature is not among those of this broker, or there are records which it
-            would pass over.
+        MetadataLogUnusable: the level of a feature is not among those of this broker.
     """
     beyond = [
         f"{name} is {level}, and this version knows {supported.low} to {supported.high}"
@@ -130,8 +128,6 @@ def require_supported(image: MetadataImage) -> None:
     ]
     if beyond:
         raise MetadataLogUnusable(f"a newer version has raised features of the cluster: {'; '.join(beyond)}")
-    if kept := unserved(image.keyed_records):
-        raise MetadataLogUnusable(f"a newer version has left {kept}, which this one does not act by")
 
 
 def decide_feature_updates(

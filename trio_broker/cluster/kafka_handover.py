@@ -36,7 +36,6 @@ class RecordKind(enum.Enum):
     SHARED = "means the same on both sides"
     FEATURE = "each side finalizes the features that it knows"
     REGISTRATION = "brokers and controllers register anew at every start"
-    UNSERVED = "is Kafka's alone: a cluster that has any cannot be moved"
     WITHOUT_EFFECT = "changes nothing in a cluster of one node"
 
 
@@ -59,8 +58,8 @@ RECORD_KINDS: Final[Mapping[type[Any], RecordKind]] = {
     records.RemoveAccessControlEntryRecord: RecordKind.SHARED,
     records.UserScramCredentialRecord: RecordKind.SHARED,
     records.RemoveUserScramCredentialRecord: RecordKind.SHARED,
-    records.DelegationTokenRecord: RecordKind.UNSERVED,
-    records.RemoveDelegationTokenRecord: RecordKind.UNSERVED,
+    records.DelegationTokenRecord: RecordKind.SHARED,
+    records.RemoveDelegationTokenRecord: RecordKind.SHARED,
     records.ClientQuotaRecord: RecordKind.SHARED,
     records.ClearElrRecord: RecordKind.WITHOUT_EFFECT,
     records.NoOpRecord: RecordKind.WITHOUT_EFFECT,

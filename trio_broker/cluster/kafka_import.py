@@ -30,7 +30,6 @@ from trio_broker.cluster.kafka_handover import (
     partition_directories,
     stopped_directories,
 )
-from trio_broker.cluster.keyed_records import unserved
 from trio_broker.cluster.metadata_delta import replayed
 from trio_broker.cluster.metadata_image import NO_LEADER, ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.cluster.metadata_log import read_quorum_state
@@ -77,7 +76,6 @@ def import_from_kafka(disk: Disk, paths: Sequence[PurePath], now_ms: int) -> Imp
         stored = read_stored_metadata(disk, directory)
         leader = read_quorum_state(disk, directory / file_names.QUORUM_STATE).leader_id
         require_one_node(stored, leader, properties.node_id)
-        require_nothing_unserved(stored.records)
         image = kept_image(stored.records)
         require_known_configs(image, properties.node_id)
         partitions = partition_directories(disk, paths, image, properties.node_id)
@@ -155,17 +153,6 @@ def require_one_node(stored: StoredMetadata, leader: int, node_id: int) -> None:
             f"the controller is node {leader} in a quorum of {voters}: only a cluster of one node, which is broker and"
             " controller, can be taken over"
         )
-
-
-def require_nothing_unserved(records: Iterable[Any]) -> None:
-    """Refuse metadata that this broker would not act by.
-
-    Raises:
-        HandoverRefused: there are some, which Kafka's own tools can remove.
-    """
-    image = replayed(record for record in records if RECORD_KINDS[type(record)] is RecordKind.UNSERVED)
-    if kept := unserved(image.keyed_records):
-        raise HandoverRefused(f"there are {kept}, which trio-broker does not have: remove them in Kafka first")
 
 
 def require_known_configs(image: MetadataImage, node_id: int) -> None:

@@ -17,7 +17,9 @@ VERSION: Final = 0
 
 
 def serialized_principal(principal: KafkaPrincipal) -> bytes:
-    data = DefaultPrincipalData(type=principal.type, name=principal.name, token_authenticated=False)
+    data = DefaultPrincipalData(
+        type=principal.type, name=principal.name, token_authenticated=principal.token_authenticated
+    )
     return with_int16(VERSION, encode_bytes(data, VERSION))
 
 
@@ -30,4 +32,4 @@ def deserialized_principal(data: bytes) -> KafkaPrincipal:
     if (version := leading_int16(data, "a principal")) != VERSION:
         raise WireError(f"a principal in the unknown version {version}")
     read = decode_whole(DefaultPrincipalData, VERSION, memoryview(data), INT16_BYTES)
-    return KafkaPrincipal(read.type, read.name)
+    return KafkaPrincipal(read.type, read.name, read.token_authenticated)

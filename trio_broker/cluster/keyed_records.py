@@ -69,14 +69,3 @@ def keyed_change(record: Any) -> KeyedChange | None:
         return None
     is_removed = kind is not type(record) or (isinstance(record, ClientQuotaRecord) and record.remove)
     return KeyedChange(kind, key_of(record), None if is_removed else record)
-
-
-UNSERVED: Final[Mapping[type[Any], str]] = {
-    DelegationTokenRecord: "delegation tokens",
-}
-"""Kinds that this broker keeps and does not act by, so that it must not serve a cluster that has any."""
-
-
-def unserved(keyed_records: Mapping[type[Any], Mapping[Hashable, Any]]) -> str:
-    """Return what an image has that this broker does not act by, as ``2 access control entries``; empty if nothing."""
-    return ", ".join(f"{len(keyed_records[kind])} {name}" for kind, name in UNSERVED.items() if kind in keyed_records)

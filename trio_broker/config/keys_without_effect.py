@@ -183,9 +183,6 @@ _BROKER_NAMES: Names = {
         sasl.kerberos.min.time.before.relogin
     """,
     (ConfigType.LONG, UpdateMode.READ_ONLY): """
-        delegation.token.expiry.check.interval.ms
-        delegation.token.expiry.time.ms
-        delegation.token.max.lifetime.ms
         log.dir.failure.timeout.ms
         metadata.log.max.record.bytes.between.snapshots
         metadata.log.max.snapshot.interval.ms
@@ -200,7 +197,6 @@ _BROKER_NAMES: Names = {
         socket.connection.setup.timeout.ms
     """,
     (ConfigType.PASSWORD, UpdateMode.READ_ONLY): """
-        delegation.token.secret.key
         sasl.oauthbearer.assertion.private.key.passphrase
         sasl.oauthbearer.client.credentials.client.secret
     """,

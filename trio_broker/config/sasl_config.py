@@ -47,6 +47,26 @@ class SaslConfig:
         "How long a client that has failed to log in waits for the answer.",
         validator=at_least(0),
     )
+    delegation_token_secret_key: str | None = key(
+        None,
+        "What the passwords of delegation tokens follow from, the same on each broker; without it there are none.",
+        type=ConfigType.PASSWORD, sensitive=True,
+    )  # fmt: skip
+    delegation_token_max_lifetime_ms: int = key(
+        7 * 86_400_000,
+        "How long a delegation token may be prolonged.",
+        type=ConfigType.LONG, validator=at_least(1),
+    )  # fmt: skip
+    delegation_token_expiry_time_ms: int = key(
+        86_400_000,
+        "How long a delegation token holds until it is prolonged.",
+        type=ConfigType.LONG, validator=at_least(1),
+    )  # fmt: skip
+    delegation_token_expiry_check_interval_ms: int = key(
+        3_600_000,
+        "How often delegation tokens that are over are removed.",
+        type=ConfigType.LONG, validator=at_least(1),
+    )  # fmt: skip
     sasl_oauthbearer_jwks_endpoint_url: str | None = key(
         None,
         "Where the public keys of tokens are, with OAUTHBEARER: a URL with https or file.",

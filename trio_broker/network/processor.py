@@ -542,7 +542,7 @@ class Processor:
             return True
         connection.client.requests_by_version[step.header.api_key << VERSION_BITS | step.header.api_version] += 1
         if step.user is not None:
-            connection.principal = KafkaPrincipal(USER_TYPE, step.user)
+            connection.principal = KafkaPrincipal(USER_TYPE, step.user, step.by_token)
         self.respond(connection, step.answer)
         return True
 

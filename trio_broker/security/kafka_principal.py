@@ -15,10 +15,12 @@ USER_TYPE: Final = "User"
 
 @attrs.frozen
 class KafkaPrincipal:
-    """A type and a name: ``User:alice``."""
+    """A type and a name: ``User:alice``. ``token_authenticated`` says that a delegation token has proved it, by which
+    it is no other principal."""
 
     type: str
     name: str
+    token_authenticated: bool = attrs.field(default=False, eq=False)
 
     @classmethod
     def parse(cls, text: str) -> KafkaPrincipal:

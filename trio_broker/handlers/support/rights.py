@@ -29,6 +29,8 @@ ERRORS: Final = {
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 """The refusal of a client without a right to a resource."""
 
@@ -76,6 +78,9 @@ CLUSTER_ACTION = Right(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
 DESCRIBE_CLUSTER_CONFIGS = Right(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
 ALTER_CLUSTER_CONFIGS = Right(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER)
 IDEMPOTENT_WRITE = Right(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+DESCRIBE_DELEGATION_TOKEN = Right(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
+CREATE_TOKENS = Right(AclOperation.CREATE_TOKENS, ResourceType.USER)
+DESCRIBE_TOKENS = Right(AclOperation.DESCRIBE_TOKENS, ResourceType.USER)
 
 
 def the_cluster(request: Any) -> str:

@@ -24,7 +24,7 @@ from trio_broker.security.sasl.failed_attempts import FailedAttempts
 from trio_broker.security.sasl.jaas import JaasEntry, parse_jaas
 from trio_broker.security.sasl.oauthbearer import OAuthBearerSaslServer, ValidateToken
 from trio_broker.security.sasl.plain import PlainSaslServer
-from trio_broker.security.sasl.scram import FindCredential, ScramSaslServer
+from trio_broker.security.sasl.scram import FindCredential, FindToken, ScramSaslServer, no_token
 from trio_broker.security.sasl.server_authenticator import NewSaslServer, SaslLimits, SaslServerAuthenticator
 
 BY_PASSWORD: Final = (plain.NAME, *(mechanism.value for mechanism in ScramMechanism))
@@ -41,14 +41,15 @@ def nobodys(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
 
 @attrs.define(eq=False)
 class SaslAuthenticators:
-    """``find_credential`` looks into the metadata. ``salt_key`` is what brokers of the cluster have, and clients before
-    their login do not: the cluster's id. ``validate_token`` is there where a listener has had OAUTHBEARER at the start.
-    """
+    """``find_credential`` and ``find_token`` look into the metadata. ``salt_key`` is what brokers of the cluster have,
+    and clients before their login do not: the cluster's id. ``validate_token`` is there where a listener has had
+    OAUTHBEARER at the start."""
 
     config: BrokerConfig
     clock: Clock
     random: Random
     find_credential: FindCredential = nobodys
+    find_token: FindToken = no_token
     salt_key: bytes = b""
     validate_token: ValidateToken | None = None
     attempts: FailedAttempts = attrs.field(init=False)
@@ -117,7 +118,7 @@ class SaslAuthenticators:
 
     def _new_scram_server(self, mechanism: str) -> ScramSaslServer:
         nonce = nonce_of(self.random.randbytes)
-        return ScramSaslServer(ScramMechanism(mechanism), self.find_credential, nonce, self.salt_key)
+        return ScramSaslServer(ScramMechanism(mechanism), self.find_credential, nonce, self.salt_key, self.find_token)
 
 
 def login_module_key(listener: str, mechanism: str) -> str:

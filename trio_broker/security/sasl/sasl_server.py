@@ -24,10 +24,14 @@ class SaslFailure(Exception):
 
 @attrs.frozen
 class Identity:
-    """Whom a client has proved to be, and until when its credential is valid, in milliseconds since 1970."""
+    """Whom a client has proved to be, and until when its credential is valid, in milliseconds since 1970.
+
+    ``by_token`` says that the credential is a delegation token, by which no other one is had.
+    """
 
     user: str
     expires_at_ms: int | None = None
+    by_token: bool = False
 
 
 @attrs.frozen

@@ -61,14 +61,15 @@ class SaslState(enum.Enum):
 class SaslStep:
     """What comes of a frame of the authenticator's: ``answer`` is for the client, with a header and without its size.
 
-    ``user`` is who the client has proved to be; ``failure`` is why its connection ends, behind the answer if there is
-    one. Both are None while the exchange goes on.
+    ``user`` is who the client has proved to be, ``by_token`` whether with a delegation token; ``failure`` is why its
+    connection ends, behind the answer if there is one. User and failure are None while the exchange goes on.
     """
 
     header: RequestHeader
     answer: Sequence[bytes] | None
     user: str | None = None
     failure: str | None = None
+    by_token: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -200,7 +201,9 @@ class SaslServerAuthenticator:
                     error_message=None, auth_bytes=evaluation.token, session_lifetime_ms=lifetime_ms
                 )
             )
-        return SaslStep(self._header, answer, user=self._user if identity is not None else None)
+        if identity is None:
+            return SaslStep(self._header, answer)
+        return SaslStep(self._header, answer, identity.user, by_token=identity.by_token)
 
     def _require_same_user(self, user: str) -> None:
         if self._user not in (None, user):
