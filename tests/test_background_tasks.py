@@ -143,7 +143,7 @@ def has_failed(root: trio.lowlevel.Task, task: trio.lowlevel.Task, caplog: pytes
 
 
 def is_running(task: trio.lowlevel.Task, name: str) -> bool:
-    return name in tasks_of(task)
+    return any(each.name == name and waits_in_its_own_code(each) for each in tasks_below(task))
 
 
 async def is_ready(http: httpx.AsyncClient) -> bool:
