@@ -34,7 +34,7 @@ gc.disable()
 # nightly run (--hypothesis-profile=nightly) draws others each time, and a failure prints how to take the same again.
 settings.register_profile(
     "default",
-    max_examples=25,
+    max_examples=15,
     derandomize=True,
     database=None,
     deadline=None,

@@ -25,10 +25,10 @@ from tests.simulation.simulated_metadata_store import (
     simulate_metadata_store,
 )
 
-SEEDS = range(30)
-"""Enough for each of the bugs below, and a few seconds."""
+SEEDS = range(15)
+"""A few seconds."""
 
-MORE_SEEDS = range(30, 1500)
+MORE_SEEDS = range(15, 1500)
 """Ten minutes."""
 
 SEEDS_OF_BUGS = range(20)
