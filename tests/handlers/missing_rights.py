@@ -53,6 +53,10 @@ INSTEAD: dict[tuple[ApiKey, Right], set[ErrorCode]] = {
     (ApiKey.DESCRIBE_TRANSACTIONS, rights.DESCRIBE_TOPIC): set(),
     # There is no such group, which is the error of all its partitions.
     (ApiKey.OFFSET_DELETE, rights.READ_TOPIC): set(),
+    # Refused before, as the client has not logged in; ``test_delegation_tokens`` has those that have.
+    (ApiKey.CREATE_DELEGATION_TOKEN, rights.CREATE_TOKENS): set(),
+    (ApiKey.DESCRIBE_DELEGATION_TOKEN, rights.DESCRIBE_DELEGATION_TOKEN): set(),
+    (ApiKey.DESCRIBE_DELEGATION_TOKEN, rights.DESCRIBE_TOKENS): set(),
     # The request is about something else, or about what comes after.
     (ApiKey.DESCRIBE_TOPIC_PARTITIONS, rights.DESCRIBE_TOPIC): set(),
     (ApiKey.PRODUCE, rights.CLUSTER_ACTION): set(),
