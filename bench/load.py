@@ -88,6 +88,10 @@ def in_turn(port: int, frames: Sequence[bytes | bytearray], requests: int, respo
         return LoopFigures(requests, time.perf_counter() - start, latencies_ns)
 
 
+SmallLoad = Callable[[int, Sequence[bytes | bytearray], int, int], LoopFigures]
+"""``in_turn``, or what does the same; with a size of all answers."""
+
+
 def side_by_side(tasks: Iterable[Callable[[], T]]) -> list[T]:
     """Run each task in a thread of its own; return their results in order, or raise the first failure in the end."""
     jobs = list(tasks)

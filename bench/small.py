@@ -6,7 +6,7 @@ import attrs
 
 from bench.figures import Better, Latencies, Repeats, ratio
 from bench.floors import floor
-from bench.load import LoopFigures, in_turn
+from bench.load import LoopFigures, SmallLoad, in_turn
 from bench.machine import spent_by
 from bench.outcome import Options, Outcome
 from bench.phases import add_phase_table, phase_row
@@ -27,18 +27,23 @@ PAGE_CACHE = {"log.durability": "page-cache"}
 
 @attrs.define
 class Runs:
-    """All repeats of one row of the table."""
+    """All repeats of one row of the table, loaded by ``client``."""
 
+    client: SmallLoad = in_turn
     figures: list[LoopFigures] = attrs.field(factory=list)
     cpu_us: list[float] = attrs.field(factory=list)
 
     def take(self, pid: int, port: int, frames: list[bytearray], requests: int, response_bytes: int) -> None:
         """Run the load once, after a little of it to warm up."""
-        in_turn(port, frames, max(len(frames), requests // 20), response_bytes)
+        self.client(port, frames, max(len(frames), requests // 20), response_bytes)
         with spent_by(pid) as spent:
-            figures = in_turn(port, frames, requests, response_bytes)
+            figures = self.client(port, frames, requests, response_bytes)
         self.figures.append(figures)
         self.cpu_us.append(spent.cpu / requests * 1e6)
+
+    def without_figures(self) -> Runs:
+        """Without a repeat yet, and by the same client."""
+        return Runs(self.client)
 
     @property
     def cpu(self) -> Repeats:

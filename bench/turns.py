@@ -6,8 +6,9 @@ while it runs, as Kafka's JVM does, is warmed up first with the very load that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, Self
 
 import attrs
 
@@ -53,7 +54,17 @@ class PacedTurns:
 
     def warm_up(self, scale: float) -> None:
         """Run the load until its rate has stopped rising; no figure of it is kept."""
-        warm_up(lambda: self._run(Runs(), WARM_TURN_SECONDS * scale))
+        warm_up(lambda: self._run(self.runs.without_figures(), WARM_TURN_SECONDS * scale))
+
+    def warm_for(self, seconds: float) -> None:
+        """Run the load that long; no figure of it is kept."""
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            self._run(self.runs.without_figures(), WARM_TURN_SECONDS)
+
+    def without_figures(self) -> Self:
+        """The same load, of which nothing is measured yet."""
+        return attrs.evolve(self, runs=self.runs.without_figures())
 
     def take(self, scale: float) -> None:
         """Measure one turn."""
@@ -90,10 +101,15 @@ class Side(Protocol):
 
 
 def take_in_turns(loads: Iterable[tuple[Side, ...]], options: Options) -> None:
-    """Warm up all sides of every load, then measure them in turns, all loads again and again."""
+    """Warm up all sides of every load, then measure them in turns."""
     sides = [side for load in loads for side in load]
     for side in sides:
         side.warm_up(options.scale)
+    measure_in_turns(sides, options)
+
+
+def measure_in_turns(sides: Sequence[Side], options: Options) -> None:
+    """Measure all sides in turns, again and again; they are warm."""
     for _ in range(options.repeats):
         for side in sides:
             side.take(options.scale)

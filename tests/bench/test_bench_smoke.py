@@ -9,9 +9,12 @@ import pytest
 
 from bench import admin_load, admin_pages, disk, groups, kafka, latency, node, small
 from bench.__main__ import BENCHMARKS
+from bench.closed_loop import small_load
 from bench.clusters import why_no_cluster
+from bench.floors import floor
 from bench.outcome import GOALS, Options
 from bench.populated import Population
+from bench.wire import BenchError
 from tests.java_programs import Java
 from tests.oracles import absent
 
@@ -27,6 +30,16 @@ def test_a_benchmark_measures_floor_and_broker_and_relates_them(tmp_path: Path):
     *means, total = [cell for cell in row[3:10] if isinstance(cell, float)]
     assert sum(means) == pytest.approx(total)
     assert outcome.measures["produce"] > 0
+
+
+def test_the_compiled_client_sends_what_it_is_given_and_looks_at_every_answer(tmp_path: Path):
+    frames = small.frames_for(3)
+    with floor("echo", 100) as server, small_load(tmp_path) as (client, _):
+        figures = client(server.port, frames, 300, 100)
+        assert len(figures.latencies_ns) == figures.requests == 300
+        assert all(0 < each < figures.wall_seconds * 1e9 for each in figures.latencies_ns)
+        with pytest.raises(BenchError, match="of 100 bytes, not 99"):
+            client(server.port, frames, 300, 99)
 
 
 @pytest.mark.soak
