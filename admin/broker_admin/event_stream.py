@@ -1,4 +1,5 @@
-"""EventStream: an answer of server-sent events, or of lines, which ends when its client is gone or the server stops.
+"""EventStream: an answer of server-sent events, or of lines, which ends when its client is gone or has lost the right
+to it, or the server stops.
 
 An ASGI response rather than an async generator, since a generator is left half-run when a send is cancelled, and Trio
 then finds it in the garbage.
@@ -16,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from broker_admin.app_state import MAX_EVENT_STREAMS, AppState, StreamCount
 from broker_admin.problems import Problem
+from broker_admin.requirements import is_still_allowed
 
 T = TypeVar("T")
 
@@ -49,17 +51,21 @@ class EventStream:
                 count.open += 1
             try:
                 await send(head)
-                await self.stream(receive, send)
+                await self.stream(scope, receive, send)
             finally:
                 # Before any checkpoint, so that a browser that connects again at once finds the room it has left.
                 for count in counts:
                     count.open -= 1
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def stream(self, receive: Receive, send: Send) -> None:
-        """Send the events until they end, the client is gone, or the server stops."""
+    async def stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events until they end, the client is gone or has lost the right to them, or the server stops."""
 
         async def send_text(text: str) -> None:
+            # As of a client that asks again and again: what was read meanwhile is not sent either.
+            if not is_still_allowed(scope):
+                nursery.cancel_scope.cancel()
+                await trio.lowlevel.checkpoint()
             await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
 
         async with trio.open_nursery() as nursery:

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 import attrs
 import trio
 from starlette.requests import Request
+from starlette.types import Scope
 
 from broker_admin.app_state import cluster_of
 from broker_admin.callers import caller_in
@@ -58,6 +59,9 @@ class Requirement:
 
 ROUTE_IN_SCOPE: Final = "trio_broker.route"
 """The key in the ASGI scope of the path of the route, without what callers put into it."""
+
+ASKED_IN_SCOPE: Final = "trio_broker.asked"
+"""The key in the ASGI scope of the Requirement that the caller was asked for."""
 
 REQUIREMENTS: Final[dict[Callable[..., Any], Requirement]] = {}
 """The requirement of each handler."""
@@ -134,6 +138,7 @@ def require_allowed(request: Request, requirement: Requirement) -> None:
     Raises:
         Problem: 403.
     """
+    request.scope[ASKED_IN_SCOPE] = requirement
     caller = caller_in(request.scope)
     if caller is None or requirement.role is None:
         return
@@ -141,6 +146,16 @@ def require_allowed(request: Request, requirement: Requirement) -> None:
     for demand in requirement.demands:
         if demand.name is not None and (name := demand.name(request)) is not None:
             require_any(request, demand.rights, name)
+
+
+def is_still_allowed(scope: Scope) -> bool:
+    """Whether the caller may still do what it was let in for: a stream outlives many a right."""
+    try:
+        if (requirement := scope.get(ASKED_IN_SCOPE)) is not None:
+            require_allowed(Request(scope), requirement)
+    except Problem:
+        return False
+    return True
 
 
 def require(request: Request, right: Right, name: str = CLUSTER_NAME) -> None:

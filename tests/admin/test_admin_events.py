@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 
 from broker_admin.app import create_app
 from broker_admin.app_state import MAX_EVENT_STREAMS
+from broker_admin.logins import Logins
 from broker_admin.routes.events import HEARTBEAT_SECONDS, QUEUED_EVENTS
 from tests.admin.fake_broker import FakeBroker
 from tests.scheduling import ORDERS, PASSES, deterministic_scheduling
@@ -108,6 +109,30 @@ async def test_a_secret_is_not_streamed(fake: FakeBroker) -> None:
         await fake.view.cluster.config.change({"password": "new secret"}, changed_by="test")
         _, change = await stream.event()
         assert (change["key"], change["old"], change["new"]) == ("password", None, None)
+
+
+@attrs.define
+class Judge:
+    """An authorizer that gives the same answer to all."""
+
+    allows: bool = True
+
+    def may(self, *question: Any, asked_for: str = "") -> bool:
+        return self.allows
+
+
+async def test_a_stream_ends_with_the_right_to_it(fake: FakeBroker) -> None:
+    judge = Judge()
+    cluster = attrs.evolve(fake.view.cluster, authorization=judge)  # type: ignore[arg-type]  # nobody logs in
+    view = attrs.evolve(fake.view, cluster=cluster)
+    async with open_stream(create_app(view, logins=Logins(None, has_users=True))) as stream:
+        fake.tick()
+        assert (await stream.event())[0] == "sample"
+        judge.allows = False
+        fake.tick()
+        last = await stream.received.receive()
+        assert (last["body"], last["more_body"]) == (b"", False)
+        await stream.ended.wait()
 
 
 async def test_a_quiet_stream_has_a_heartbeat(fake: FakeBroker, autojump_clock: trio.testing.MockClock) -> None:
