@@ -20,6 +20,16 @@ def test_an_address_that_fails_too_often_is_refused_for_a_while_and_others_are_n
     assert not attempts.is_exhausted("a")
 
 
+def test_attempts_that_were_refused_unseen_do_not_prolong_the_time():
+    clock = ManualClock()
+    attempts = FailedAttempts(clock)
+    for _ in range(10 * BURST):
+        attempts.note("a")
+    assert attempts.is_exhausted("a")
+    clock.advance(1 / PER_SECOND)
+    assert not attempts.is_exhausted("a")
+
+
 def test_the_right_password_is_refused_too_meanwhile():
     clock = ManualClock()
     server = authenticator(clock)

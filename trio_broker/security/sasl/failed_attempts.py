@@ -35,7 +35,8 @@ class FailedAttempts:
         return self._left(host) >= BURST
 
     def note(self, host: str) -> None:
-        self._spent[host] = self._left(host) + 1, self.clock.monotonic()
+        # No more than makes it wait: what is refused unseen guesses nothing, and must not add to the time.
+        self._spent[host] = min(self._left(host) + 1, BURST), self.clock.monotonic()
         self._spent.move_to_end(host)
         if len(self._spent) > MAX_ADDRESSES:
             self._spent.popitem(last=False)
