@@ -18,6 +18,7 @@ import enum
 import hashlib
 import hmac
 import re
+import string
 from collections.abc import Callable
 from typing import Final
 
@@ -32,8 +33,10 @@ MAX_ITERATIONS: Final = 16384
 """Kafka's limit for a new password. A client takes no more from a broker either: each is two blocks of a hash, and a
 number that the other side chooses must not hold it for minutes."""
 
-SALT_CHARACTERS: Final = 26
-"""Of the salts that Kafka's tools make, which are text."""
+SALT_BITS: Final = 130
+"""Of the salts that Kafka's tools make, which are text: a number to the base of 36."""
+
+SALT_DIGITS: Final = string.digits + string.ascii_lowercase
 
 NONCE_BYTES: Final = 24
 """As random as the keys that it protects need; 32 characters."""
@@ -211,11 +214,16 @@ def nonce_of(random_bytes: Callable[[int], bytes]) -> str:
 
 
 def salt_of(randomness: bytes) -> bytes:
-    """Return a salt that looks as those of Kafka's tools do, of at least 17 bytes that nobody can guess.
+    """Return a salt as those of Kafka's tools, by at least 17 bytes that nobody can guess.
 
     All look alike: what a broker makes up for a user who does not exist must not differ from the salt of one who does.
     """
-    return base64.b32encode(randomness)[:SALT_CHARACTERS].lower()
+    number = int.from_bytes(randomness) % (1 << SALT_BITS)
+    digits = ""
+    while number:
+        number, digit = divmod(number, len(SALT_DIGITS))
+        digits = SALT_DIGITS[digit] + digits
+    return digits.encode()
 
 
 def _unescaped(name: str) -> str:
