@@ -427,7 +427,10 @@ async def join_cluster(
     runtime: Runtime,
     offline_log_dirs: Callable[[], Set[bytes]],
 ) -> Membership:
-    """Register with the controller, wherever that is, and be ready to be it.
+    """Register with the controller, wherever that is.
+
+    Where nobody is the controller this broker is it for so long: somebody has to register the first one. Then it is
+    not, until it serves and others reach it.
 
     Raises:
         RegistrationRefused: this broker cannot be one of the cluster.
@@ -435,12 +438,14 @@ async def join_cluster(
     config, metadata_cache = controller.config, controller.loader.publisher.cache
     channels = controller_channels(config, runtime, shared.store, metadata_cache, wanted.incarnation_id)
     asked = RemoteController(controller, channels, metadata_cache, config, shared.cluster_id)
-    start_background(nursery, "controller", controller.lead)
     start_background(nursery, "connections to controllers", channels.requests.clients.run)
     if shared.show is not None:
         start_background(nursery, "view of the metadata", partial(shared.show, metadata_cache))
     lifecycle = BrokerLifecycleManager(asked, wanted, lambda: metadata_cache.image, config, offline_log_dirs)
-    return Membership(await lifecycle.register(), asked, channels.requests, lifecycle)
+    async with background_nursery() as registration:
+        start_background(registration, "controller of the start", controller.lead)
+        broker_epoch = await lifecycle.register()
+    return Membership(broker_epoch, asked, channels.requests, lifecycle)
 
 
 def replicate(

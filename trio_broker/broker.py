@@ -42,7 +42,7 @@ import trio
 
 from trio_broker import __version__
 from trio_broker.bootstrap import open_services
-from trio_broker.cluster.broker_lifecycle_manager import RegistrationRefused
+from trio_broker.cluster.broker_lifecycle_manager import BrokerLifecycleManager, RegistrationRefused
 from trio_broker.cluster.declarations import Declarator
 from trio_broker.cluster.delegation_token_control import find_token_login
 from trio_broker.cluster.metadata_faults import MetadataFaults
@@ -346,10 +346,14 @@ class Broker:
                     ),
                 )
                 if services.lifecycle is not None:
+                    # From now on the others reach it.
+                    start_background(nursery, "controller", services.controller.lead)
                     periodic_tasks = services.controller.run_periodic_tasks
                     start_background(nursery, "periodic tasks of the controller", periodic_tasks)
                 if self._admin is not None:
                     self._show_all(self._admin, nursery)
+                if services.lifecycle is not None:
+                    await self._wait_unfenced(services.lifecycle)
                 self.is_running = True
                 task_status.started(self)
                 await self._stopping.wait()
@@ -364,6 +368,18 @@ class Broker:
                 await self._admin_ended.wait()
             nursery.cancel_scope.cancel()
         return refusal
+
+    async def _wait_unfenced(self, lifecycle: BrokerLifecycleManager) -> None:
+        """Wait until others count on this broker; not for a controller that is not there, nor in a stop."""
+        async with trio.open_nursery() as waits:
+            waits.cancel_scope.deadline = trio.current_time() + self.config.node.broker_session_timeout_ms / 1000
+
+            async def end_at(event: trio.Event) -> None:
+                await event.wait()
+                waits.cancel_scope.cancel()
+
+            waits.start_soon(end_at, lifecycle.unfenced)
+            waits.start_soon(end_at, self._stopping)
 
     async def _stop_at_fault(self, faults: MetadataFaults) -> None:
         """Stop when this broker cannot follow the metadata any more."""

@@ -65,11 +65,6 @@ class BrokerHeartbeatManager:
             if not broker.fenced
         }
 
-    def renew(self, now: float) -> None:
-        """Let every session last its whole time from now on: nobody could be heard until now."""
-        for session in self._sessions.values():
-            session.last_contact_seconds = now
-
     def register(self, broker_id: int, broker_epoch: int, now: float) -> None:
         """Begin the session of a broker that has registered; an earlier one of its id ends."""
         self._sessions[broker_id] = _Session(broker_epoch, now)
@@ -113,6 +108,16 @@ class BrokerHeartbeatManager:
         unfenced = (broker.broker_id for broker in image.brokers.values() if not broker.fenced)
         stale = [broker_id for broker_id in unfenced if not self.has_valid_session(broker_id, now)]
         return min(stale, key=self._last_contact, default=None)
+
+    def is_alone(self, node_id: int, image: MetadataImage, now: float) -> bool:
+        """Return whether others than ``node_id`` are unfenced, and none of them was heard for half a session, which is
+        longer than a heartbeat takes."""
+        latest = [
+            self._last_contact(broker.broker_id)[0]
+            for broker in image.brokers.values()
+            if not broker.fenced and broker.broker_id != node_id
+        ]
+        return bool(latest) and max(latest) + self.session_timeout_seconds / 2 < now
 
     def _last_contact(self, broker_id: int) -> tuple[float, int]:
         session = self._sessions.get(broker_id)

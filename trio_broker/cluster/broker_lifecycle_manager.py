@@ -59,8 +59,9 @@ class BrokerLifecycleManager:
     """``register`` comes first, then ``run`` is a task of the broker.
 
     ``image`` is the metadata as far as this broker has read them; ``offline_log_dirs`` are the ids of its data
-    directories that have failed since it started, whose replicas may lead no more. ``dismissed`` is set when the broker
-    is to stop without having asked for it: its decommission is complete.
+    directories that have failed since it started, whose replicas may lead no more. ``unfenced`` is set when the others
+    count on this broker for the first time, ``dismissed`` when it is to stop without having asked for it: its
+    decommission is complete.
     """
 
     controller: ControllerClient
@@ -70,9 +71,9 @@ class BrokerLifecycleManager:
     offline_log_dirs: Callable[[], Set[bytes]]
     broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
     is_fenced: bool = attrs.field(default=True, init=False)
+    unfenced: trio.Event = attrs.field(factory=trio.Event, init=False)
     dismissed: trio.Event = attrs.field(factory=trio.Event, init=False)
     _is_decommissioned: bool = attrs.field(default=False, init=False)
-    _was_unfenced: bool = attrs.field(default=False, init=False)
     _is_leaving: bool = attrs.field(default=False, init=False)
     _has_news: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when the controller is to hear at once what the next heartbeat says."""
@@ -178,14 +179,15 @@ class BrokerLifecycleManager:
         if reply.is_fenced != self.is_fenced:
             self.is_fenced = reply.is_fenced
             log.info("broker %d is %s", self.node.node_id, "fenced" if reply.is_fenced else "unfenced")
-        self._was_unfenced |= not reply.is_fenced
+        if not reply.is_fenced:
+            self.unfenced.set()
         if reply.should_shut_down:
             self._leave()
 
     async def _pause(self) -> None:
         if self._is_leaving:
             await trio.sleep(SHUTDOWN_HEARTBEAT_SECONDS)
-        elif self.is_fenced and not self._was_unfenced:
+        elif self.is_fenced and not self.unfenced.is_set():
             # Until it is unfenced nobody can use it, and what it waits for takes milliseconds.
             await trio.sleep(min(SHUTDOWN_HEARTBEAT_SECONDS, self.heartbeat_seconds))
         else:

@@ -30,6 +30,7 @@ from trio_broker.cluster.broker_liveness import (
     decide_unregistration,
     require_broker_epoch,
 )
+from trio_broker.cluster.claim_offer import ClaimOffer
 from trio_broker.cluster.client_quota_control import QuotaAlteration, decide_client_quotas
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_broker_registration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change
@@ -46,7 +47,13 @@ from trio_broker.cluster.delegation_token_control import (
 from trio_broker.cluster.directory_assignments import DirectoryAssignment, decide_directory_assignments
 from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
 from trio_broker.cluster.leader_elections import ElectionType, decide_elections
-from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.cluster.metadata_image import (
+    NO_LEADER,
+    ConfigResource,
+    ConfigResourceType,
+    MetadataImage,
+    TopicImage,
+)
 from trio_broker.cluster.metadata_loader import MetadataLoader
 from trio_broker.cluster.metadata_store import Claim, MetadataStore
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignments
@@ -113,7 +120,10 @@ class Controller:
         self.writer = self.operations.writer
         self.sessions = BrokerHeartbeatManager(config.node.broker_session_timeout_ms / 1000)
         self.snapshots = SnapshotGenerator(store, loader, self.writer, runtime)
-        self.periodic_tasks = PeriodicTasks(self.operations, self.sessions, self.snapshots, config, runtime.clock)
+        self._offer = ClaimOffer(self.node_id, self.sessions)
+        self.periodic_tasks = PeriodicTasks(
+            self.operations, self.sessions, self._offer, self.snapshots, config, runtime.clock
+        )
         self._incarnation_id = incarnation_id
         self._store = store
         self._runtime = runtime
@@ -135,8 +145,9 @@ class Controller:
 
     async def lead(self) -> None:
         """Claim the metadata log, decide while the claim lasts, and claim it again, until cancelled or ``retire``."""
-        # The LEADER_CHANGE of the present controller lies before what the loader reads.
-        self.loader.leader_id = self._store.controller().leader_id
+        if self.loader.leader_id == NO_LEADER:
+            # The LEADER_CHANGE of the present controller lies before what the loader reads.
+            self.loader.leader_id = self._store.controller().leader_id
         # A scope of its own each time: what has failed begins again.
         with trio.CancelScope() as self._leading:
             while not self._is_retired:
@@ -148,15 +159,19 @@ class Controller:
             await self.loader.wait_loaded(claim.end_offset)
             async with self.operations.lock:
                 self.writer.activate(claim)
-                self.begin_sessions()
+                holding = self._offer.holding(claim)
+                if not self._offer.is_declined:
+                    self.begin_sessions()
                 self.snapshots.begin()
             self._activated.set()
-            await self._fence_predecessor()
-            await self._store.wait_lost(claim)
+            with holding:
+                await self._fence_predecessor()
+                await self._store.wait_lost(claim)
         finally:
             self.writer.deactivate()
             with trio.CancelScope(shield=True):
                 await self._store.resign(claim)
+        await self._offer.wait_taken()
 
     async def run_periodic_tasks(self) -> None:
         """Do what the controller does by itself; see ``ControllerApi``."""

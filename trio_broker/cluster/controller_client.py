@@ -242,8 +242,12 @@ class ControllerApi(ControllerClient, Protocol):
         """
         ...
 
+    async def lead(self) -> None:
+        """Be the controller whenever no other broker is, until cancelled or ``retire``."""
+        ...
+
     async def run_periodic_tasks(self) -> None:
-        """Do what the controller does by itself, from when the others can reach this broker until cancelled."""
+        """Do what the controller does by itself, until cancelled."""
         ...
 
     def retire(self) -> None:

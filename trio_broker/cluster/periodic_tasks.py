@@ -18,6 +18,7 @@ import trio
 
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeatManager
 from trio_broker.cluster.broker_liveness import decide_fencing
+from trio_broker.cluster.claim_offer import ClaimOffer
 from trio_broker.cluster.controller_channel import NotController
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.decommission import decide_decommissions
@@ -48,14 +49,13 @@ class PeriodicTasks:
 
     operations: WriteOperations
     sessions: BrokerHeartbeatManager
+    offer: ClaimOffer
     snapshots: SnapshotGenerator
     config: BrokerConfig
     clock: Clock
 
     async def run(self) -> None:
         """Do all of it, until cancelled."""
-        # A broker may be the controller while it starts, when it answers no heartbeat.
-        self.sessions.renew(self.clock.monotonic())
         settings = self.config.node
         tasks = (
             ScheduledTask("sessions of brokers", self._session_check_ms, self.fence_stale_brokers),
@@ -107,7 +107,12 @@ class PeriodicTasks:
             log.info("broker %d has left the cluster", broker_id)
 
     async def fence_stale_brokers(self) -> None:
-        """Fence the brokers whose sessions have ended, one after the other."""
+        """Fence the brokers whose sessions have ended, one after the other, unless others shall lead first."""
+        image, now = self.operations.image, self.clock.monotonic()
+        if self.sessions.stale_broker(image, now) is None or self.offer.make_if_alone(
+            self.operations.writer.require_active(), image, now
+        ):
+            return
         while await self.operations.decide(self._fence_stalest, written=self._fenced, follows=False) is not None:
             pass
 
