@@ -2,13 +2,15 @@
 
 Topics are asked for by name, by id (from version 12) or all at once. What a null or an empty list means depends on the
 version (KIP-4). A topic that does not exist may be created by the request: Kafka answers this first request with an
-error and creates the topic afterwards; here it is created first, which spares every client a retry.
+error and creates the topic afterwards; here it is created first, for up to ``CREATION_SECONDS``, which spares every
+client a retry.
 
 Source: Kafka's KafkaApis.handleTopicMetadataRequest and AutoTopicCreationManager.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Hashable
 from functools import partial
 
@@ -57,6 +59,10 @@ LISTENER_NOT_FOUND_SINCE_VERSION = 6
 MAX_CREATED_PER_REQUEST = 100
 """Topics that one Metadata request may bring about by naming them: each takes milliseconds of disk, in a handler slot.
 Those beyond are answered as unknown, which makes a client ask again."""
+
+CREATION_SECONDS = 1.0
+"""How long one Metadata request waits for the controller to create what it names. Kafka's does not wait: a controller
+that is being elected would hold up the client, and all its other topics. A client asks again, and so do all others."""
 
 
 def error_response(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
@@ -199,6 +205,9 @@ def describe_topics(
                 yield budget.renewed
         return topics
     may_create = request.allow_auto_topic_creation and context.services.config.request.auto_create_topics_enable
+    # A broker alone is the controller itself.
+    seconds = CREATION_SECONDS if context.services.controller_channel is not None else math.inf
+    until = trio.current_time() + seconds
     # A topic that is named twice is described once, as in Kafka: a large one takes kilobytes to describe and a few
     # bytes to name, so that a small request could otherwise make an endless response.
     described: set[tuple[bytes, str | None]] = set()
@@ -211,20 +220,25 @@ def describe_topics(
         described.add(named)
         # A topic asked for by id counts as missing too: nothing is created for it, so that the limit is only stricter.
         missing += wanted.name not in context.services.metadata_cache.image.topics
-        may_create_it = may_create and missing <= MAX_CREATED_PER_REQUEST
+        create_until = until if may_create and missing <= MAX_CREATED_PER_REQUEST else None
         topics.append(
-            (yield from describe_or_create(wanted, context, endpoints, asked=asked, may_create=may_create_it))
+            (yield from describe_or_create(wanted, context, endpoints, asked=asked, create_until=create_until))
         )
     yield from clear_in_turns(described)
     return topics
 
 
 def describe_or_create(
-    wanted: MetadataRequestTopic, context: Context, endpoints: BrokerEndpoints, *, asked: bool, may_create: bool
+    wanted: MetadataRequestTopic,
+    context: Context,
+    endpoints: BrokerEndpoints,
+    *,
+    asked: bool,
+    create_until: float | None,
 ) -> Steps[MetadataResponseTopic]:
     """Describe one topic, asked for by name or by id, or answer with its error."""
     try:
-        topic = yield from find_or_create(wanted, context, may_create=may_create)
+        topic = yield from find_or_create(wanted, context, create_until=create_until)
     except KafkaError as error:
         return MetadataResponseTopic(
             error_code=error.code,
@@ -237,8 +251,8 @@ def describe_or_create(
     return (yield from describe_topic(topic, endpoints, context, asked=asked))
 
 
-def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create: bool) -> Steps[TopicImage]:
-    """Return the topic, created if necessary and allowed.
+def find_or_create(wanted: MetadataRequestTopic, context: Context, *, create_until: float | None) -> Steps[TopicImage]:
+    """Return the topic, created if necessary and allowed; ``create_until`` is when that is given up, None at once.
 
     Raises:
         KafkaError: ``TOPIC_AUTHORIZATION_FAILED``, ``UNKNOWN_TOPIC_ID``, ``UNKNOWN_TOPIC_OR_PARTITION``,
@@ -258,24 +272,26 @@ def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create
     if topic := image.topics.get(wanted.name):
         return topic
     require_valid_topic_name(wanted.name)
-    if not may_create:
+    if create_until is None:
         raise KafkaError(f"no topic {wanted.name!r}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not context.may(CREATE_CLUSTER, is_audited=False):
         context.require(CREATE_TOPIC, wanted.name)
     context.release_for_disk()
-    created: TopicImage = yield partial(auto_create, wanted.name, context)
+    created: TopicImage = yield partial(auto_create, wanted.name, context, create_until)
     return created
 
 
-async def auto_create(name: str, context: Context) -> TopicImage:
+async def auto_create(name: str, context: Context, until: float) -> TopicImage:
     """Create a topic with the broker's defaults, unless another request has just created it."""
     services = context.services
-    [outcome] = await services.controller_client.create_topics([NewTopic(name=name)])
-    # Another request may have created it between the lookup and the controller's lock: that is what was wanted.
-    if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-        raise outcome
+    with trio.move_on_at(until):
+        [outcome] = await services.controller_client.create_topics([NewTopic(name=name)])
+        # Another request may have created it between the lookup and the controller's lock: that is what was wanted.
+        if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise outcome
     if (topic := services.metadata_cache.image.topics.get(name)) is None:
-        # This broker has not read it yet, where another is the controller; or it is deleted again. Clients ask again.
+        # The controller has not answered, or this broker has not read it yet where another one is that; or it is
+        # deleted again. Clients ask again.
         raise KafkaError(f"no topic {name!r} yet", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return topic
 
