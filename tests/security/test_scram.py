@@ -188,8 +188,8 @@ def test_a_client_with_a_delegation_token_is_its_owner_until_it_ends():
     ("name", "password", "reason"),
     [
         ("t", "wrong", "wrong password: 't'"),
-        ("unknown", "token-secret", "no such user: 'unknown'"),
-        ("alice", PASSWORDS["alice"], "no such user: 'alice'"),
+        ("unknown", "token-secret", "no such token: 'unknown'"),
+        ("alice", PASSWORDS["alice"], "no such token: 'alice'"),
     ],
 )
 def test_a_token_is_no_password_and_a_password_no_token(name, password, reason):

@@ -138,7 +138,8 @@ class ScramSaslServer:
             raise SaslFailure("the last token is of another beginning of the exchange")
         auth_message = ",".join((exchange.client.bare, exchange.server.text, final.signed)).encode()
         if not self._is_proved(exchange.credential, final.proof, auth_message) or not exchange.is_known:
-            raise SaslFailure(f"{'wrong password' if exchange.is_known else 'no such user'}: {exchange.name!r}")
+            unknown = "no such token" if exchange.client.is_token else "no such user"
+            raise SaslFailure(f"{'wrong password' if exchange.is_known else unknown}: {exchange.name!r}")
         signature = self.mechanism.hmac(exchange.credential.server_key, auth_message)
         return Evaluation(f"v={base64.b64encode(signature).decode()}".encode(), exchange.identity)
 
