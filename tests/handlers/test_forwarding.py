@@ -13,19 +13,24 @@ from kafka_wire.acl import AclOperation
 from kafka_wire.apis import ApiKey
 from kafka_wire.codec import encode
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kafka_wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kafka_wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from tests.handlers.acls import ADMIN, SECURE, allow, entry
 from tests.handlers.handler_client import joined
 from tests.handlers.two_brokers import HERE, NOWHERE, TwoBrokers, two_brokers
 from trio_broker.cluster.controller_channel import CALL_SECONDS
+from trio_broker.cluster.delegation_token_control import token_records
 from trio_broker.cluster.metadata_image import ConfigResourceType
 from trio_broker.handlers.support.registry import advertised_apis, served_apis
 from trio_broker.network.errors import CloseConnection
+from trio_broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
 
 LOGGER = "trio_broker.cluster.controller"
 
@@ -227,3 +232,43 @@ async def test_a_broker_without_the_right_to_act_in_the_cluster_forwards_nothing
     response = await secure_brokers.client.as_user(ADMIN).ask(create("orders"), 7)
     assert response.topics[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert secure_brokers.topics(secure_brokers.controller) == set()
+
+
+# Delegation tokens
+
+CREATE_TOKEN = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1)
+
+
+@pytest.fixture
+async def token_brokers(open_wire_client) -> TwoBrokers:
+    """Both have delegation tokens, and ask for no rights; the broker that is asked is ``broker`` at the controller."""
+    settings = {"delegation_token_secret_key": "of the cluster"}
+    brokers = two_brokers(
+        await open_wire_client(directory="asked", **settings),
+        await open_wire_client(directory="controller", **settings),
+    )
+    brokers.peers.brokers["controller"] = brokers.controller.as_user("broker")
+    return brokers
+
+
+async def test_a_token_that_is_forwarded_for_is_the_client_s_and_not_the_broker_s(token_brokers):
+    brokers, alice = token_brokers, token_brokers.client.as_user("alice")
+    token = await alice.ask(CREATE_TOKEN, 3)
+    assert (token.error_code, token.principal_name, token.token_requester_principal_name) == (0, "alice", "alice")
+    (record,) = token_records(brokers.controller.services.metadata_cache.image).values()
+    assert (record.token_id, record.owner, record.requester) == (token.token_id, "User:alice", "User:alice")
+    bob = await brokers.client.as_user("bob").ask(RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=1), 2)
+    assert bob.error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    ended = await alice.ask(ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1), 2)
+    assert ended.error_code == 0
+    assert brokers.peers.sent == ["controller"] * 3
+
+
+async def test_the_controller_creates_no_token_for_a_client_that_has_logged_in_by_one_at_another_broker(token_brokers):
+    """That it has goes with its name."""
+    brokers = token_brokers
+    for principal in (KafkaPrincipal("User", "alice", token_authenticated=True), ANONYMOUS):
+        response = await attrs.evolve(brokers.client, principal=principal).ask(CREATE_TOKEN, 3)
+        assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    assert brokers.peers.sent == ["controller"] * 2
+    assert not token_records(brokers.controller.services.metadata_cache.image)
