@@ -37,6 +37,24 @@ async def posted(serve: Serve, url: str = URL) -> str | None:
     return None
 
 
+async def got(serve: Serve) -> str:
+    """What a server that does as ``serve`` says has, or why it cannot be had."""
+    client, server = trio.testing.memory_stream_pair()
+
+    async def connect(host: str, port: int) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        return client
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve, server)
+        try:
+            return (await get(http_address("http://keys.example/keys"), connect=connect, max_bytes=100)).decode()
+        except HttpError as error:
+            return f"{error}"
+        finally:
+            nursery.cancel_scope.cancel()
+
+
 def answering(answer: bytes) -> Serve:
     async def serve(stream: trio.abc.Stream) -> None:
         await stream.receive_some()
@@ -93,26 +111,25 @@ async def test_only_a_2xx_status_within_the_bound_counts_and_no_reason_repeats_w
     ],
 )
 async def test_what_is_asked_for_comes_whole_or_not_at_all(answer, expected):
-    client, server = trio.testing.memory_stream_pair()
-
-    async def connect(host: str, port: int) -> trio.abc.Stream:
-        await trio.lowlevel.checkpoint()
-        return client
-
-    async def serve() -> None:
-        received = await server.receive_some()
+    async def serve(stream: trio.abc.Stream) -> None:
+        received = await stream.receive_some()
         assert received.startswith(b"GET /keys HTTP/1.1\r\n")
-        await server.send_all(answer)
-        await server.aclose()
+        await stream.send_all(answer)
+        await stream.aclose()
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve)
-        try:
-            got = (await get(http_address("http://keys.example/keys"), connect=connect, max_bytes=4)).decode()
-        except HttpError as error:
-            got = f"{error}"
-        nursery.cancel_scope.cancel()
-    assert got == expected
+    assert await got(serve) == expected
+
+
+async def test_what_is_asked_for_and_comes_slowly_costs_its_timeout(autojump_clock):
+    async def serve(stream: trio.abc.Stream) -> None:
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+        while True:
+            await stream.send_all(b"k")
+            await trio.sleep(0.9)
+
+    began = trio.current_time()
+    assert await got(serve) == "no answer within 10 s"
+    assert trio.current_time() - began == pytest.approx(TIMEOUT_SECONDS)
 
 
 async def test_a_receiver_that_hangs_costs_its_timeout(autojump_clock):

@@ -16,10 +16,11 @@ from tests.security.oauth_tokens import key_named, key_set
 from trio_broker.broker import Broker
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.errors import ConfigError
+from trio_broker.network.http_client import MAX_ANSWER_BYTES
 from trio_broker.network.jwks_endpoint import new_jwt_validator
 from trio_broker.runtime.real import real_runtime
 from trio_broker.security.sasl.broker_jwt_validator import BrokerJwtValidator
-from trio_broker.security.sasl.verification_keys import KeysUnavailable
+from trio_broker.security.sasl.verification_keys import MAX_KEYS_BYTES, KeysUnavailable
 
 KEY = "sasl.oauthbearer."
 SETTINGS = {f"{KEY}expected.audience": "kafka", f"{KEY}expected.issuer": "issuer", f"{KEY}jwks.endpoint.url": "x:"}
@@ -85,32 +86,53 @@ def test_other_places_are_refused_at_the_start(url, reason):
     assert reason in str(raised.value)
 
 
-async def test_a_server_has_to_be_trusted(monkeypatch, tmp_path):
-    trusted, other = trustme.CA(), trustme.CA()
+@pytest.fixture
+def trusted(monkeypatch, tmp_path) -> trustme.CA:
+    """The authority that this machine trusts."""
+    authority = trustme.CA()
     authorities = tmp_path / "ca.pem"
-    trusted.cert_pem.write_to_path(authorities)
+    authority.cert_pem.write_to_path(authorities)
     monkeypatch.setenv("SSL_CERT_FILE", str(authorities))
-    text = key_set(key_named("a"))
+    return authority
+
+
+async def fetched(authority: trustme.CA, body: bytes, status: bytes = b"200 OK") -> bytes:
+    """What is fetched from a server with a certificate of ``authority``."""
 
     async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
         try:
             await stream.receive_some()
-            await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+            await stream.send_all(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body)
         except trio.BrokenResourceError:
             pass
 
-    async def fetched(authority: trustme.CA) -> bytes:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        authority.issue_cert("localhost").configure_cert(context)
-        async with trio.open_nursery() as nursery:
-            listeners = await nursery.start(
-                partial(trio.serve_ssl_over_tcp, serve, 0, context, host="127.0.0.1", https_compatible=True)
-            )
-            port = listeners[0].transport_listener.socket.getsockname()[1]
-            got = await outcome.acapture(validator(f"https://localhost:{port}/keys").keys.fetch)
-            nursery.cancel_scope.cancel()
-        return got.unwrap()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(
+            partial(trio.serve_ssl_over_tcp, serve, 0, context, host="127.0.0.1", https_compatible=True)
+        )
+        port = listeners[0].transport_listener.socket.getsockname()[1]
+        got = await outcome.acapture(validator(f"https://localhost:{port}/keys").keys.fetch)
+        nursery.cancel_scope.cancel()
+    return got.unwrap()
 
-    assert await fetched(trusted) == text
+
+async def test_a_server_has_to_be_trusted(trusted):
+    text = key_set(key_named("a"))
+    assert await fetched(trusted, text) == text
     with pytest.raises(KeysUnavailable, match="the certificate is not trusted"):
-        await fetched(other)
+        await fetched(trustme.CA(), text)
+
+
+@pytest.mark.parametrize(
+    ("status", "body_bytes", "reason"),
+    [
+        (b"200 OK", MAX_KEYS_BYTES + MAX_ANSWER_BYTES, "too long"),
+        (b"302 Found\r\nLocation: https://elsewhere.example/keys", 0, "redirects are not followed"),
+        (b"404 Not Found", 10, "answered with status 404"),
+    ],
+)
+async def test_an_answer_that_is_too_long_or_sends_on_is_none(trusted, status, body_bytes, reason):
+    with pytest.raises(KeysUnavailable, match=reason):
+        await fetched(trusted, b" " * body_bytes, status)

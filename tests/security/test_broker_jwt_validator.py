@@ -60,6 +60,9 @@ def test_a_token_of_its_issuer_for_this_cluster_says_who_it_is_and_until_when():
     assert validator(sub_claim_name="email").validate(signed(others, key_named("a"))) == Identity(
         "bob", (NOW - 29) * 1000
     )
+    # A scope of whatever form grants nothing.
+    for scope in ("admin", ["admin"], " ", 7):
+        assert validator().validate(signed(claims_at(NOW_MS, scope=scope), key_named("a"))).user == "alice"
     unnamed = signed(claims_at(NOW_MS, exp=10**400), key_named("a"), kid="a")
     assert validator(key_named("a")).validate(unnamed).expires_at_ms == 2**63 - 1
 
@@ -92,14 +95,21 @@ def test_a_claim_that_is_missing_or_wrong_is_refused(changed, reason):
     assert reason in refusal(signed(claims_at(NOW_MS, **changed), key_named("a")))
 
 
+def test_the_user_is_what_the_claim_of_the_settings_says_and_no_other():
+    token = signed(claims_at(NOW_MS, sub="alice"), key_named("a"))
+    assert refusal(token, sub_claim_name="email") == "the token says no user by its claim 'email'"
+
+
 def test_what_is_not_signed_by_a_public_key_of_the_set_is_refused():
     claims = claims_at(NOW_MS)
     assert "'none' is not allowed" in refusal(unsigned({"alg": "none"}, claims))
     assert "'none' is not allowed" in refusal(unsigned({"alg": "none", "kid": "a"}, claims))
     # The public key, which everybody has, as the secret of a shared one (RFC 8725, 2.1).
-    for secret in (key_named("a").as_pem(private=False), key_set(key_named("a"))):
-        text = unsigned({"alg": "HS256", "kid": "a"}, claims).removesuffix(".")
-        assert "'HS256' is not allowed" in refusal(f"{text}.{encoded(hmac.digest(secret, text.encode(), 'sha256'))}")
+    for key in (key_named("a"), rsa_key("rsa")):
+        for secret in (key.as_pem(private=False), key.as_der(private=False), key_set(key)):
+            text = unsigned({"alg": "HS256", "kid": key.kid}, claims).removesuffix(".")
+            signature = encoded(hmac.digest(secret, text.encode(), "sha256"))
+            assert "'HS256' is not allowed" in refusal(f"{text}.{signature}")
     other = key_named("other")
     assert "bad_signature" in refusal(signed(claims, other, kid="a"))
     assert "No key for kid: 'other'" in refusal(signed(claims, other))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
@@ -47,6 +48,15 @@ def test_a_session_ends_with_its_token_and_begins_again_with_another_one_of_the_
     talk.handshake("OAUTHBEARER")
     step, answer = talk.token(OAuthBearerSaslClient("good-bob").first_token())
     assert "Cannot change principals" in answer.error_message
+
+
+@pytest.mark.parametrize(("max_reauth_ms", "expected"), [(4000, 4000), (60_000, 10_000)])
+def test_the_longest_session_of_the_settings_shortens_that_of_a_token_and_does_not_prolong_it(
+    talk, max_reauth_ms, expected
+):
+    talk.server.limits = attrs.evolve(talk.server.limits, max_reauth_ms={"OAUTHBEARER": max_reauth_ms})
+    _, answer = talk.token(OAuthBearerSaslClient("good-alice").first_token())
+    assert answer.session_lifetime_ms == expected
 
 
 def test_a_session_whose_client_brings_no_other_token_is_closed(talk, clock):
