@@ -1,4 +1,4 @@
-"""Logins by a delegation token, at a broker that runs: who the client is then, and for how long."""
+"""Logins by tokens, at a broker that runs: who the client is then, and for how long."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from kafka_wire.messages.create_delegation_token import CreateDelegationTokenReq
 from kafka_wire.messages.metadata import MetadataRequest
 from kafka_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest
-from kafka_wire.sasl.mechanisms import PlainSaslClient, SaslClient
+from kafka_wire.sasl.mechanisms import OAuthBearerSaslClient, PlainSaslClient, SaslClient
 from kafka_wire.schema import default_instance
 from tests.running_broker import Connection, connected, running
+from tests.security.oauth_tokens import AUDIENCE, ISSUER, claims_at, key_named, key_set, signed
 from tests.security.sasl_conversation import TokenSaslClient
 from tests.security.tls_files import write_key_store
 from tests.waits import eventually
 from trio_broker.broker import Broker
 from trio_broker.cluster.delegation_token_control import NewToken, token_records
+from trio_broker.network.jwks_endpoint import FILE_SECONDS
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.security.kafka_principal import KafkaPrincipal
 from trio_broker.testing.broker_thread import BrokerThread
@@ -164,3 +166,27 @@ def test_the_broker_removes_tokens_that_are_over_at_its_interval():
         assert tokens() == {short, long}
         thread.advance_clock(MINUTE)
         eventually(lambda: tokens() == {long}, SECONDS)
+
+
+def test_a_renewed_file_of_keys_counts_within_seconds(tmp_path):
+    file = tmp_path / "keys.json"
+    file.write_bytes(key_set(key_named("a")))
+    settings = {
+        **{name: SETTINGS[name] for name in ("listeners", "listener.security.protocol.map")},
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": file.as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+    }
+
+    async def is_let_in(broker: Broker, kid: str) -> bool:
+        client = OAuthBearerSaslClient(signed(claims_at(broker.clock.now_ms()), key_named(kid)))
+        async with connected(broker) as connection:
+            return (await log_in(connection, client)).error_code == ErrorCode.NONE
+
+    with BrokerThread(**settings) as thread:
+        assert [thread.call(is_let_in, thread.broker, kid) for kid in "ab"] == [True, False]
+        file.write_bytes(key_set(key_named("b")))
+        thread.advance_clock(FILE_SECONDS)
+        eventually(lambda: thread.call(is_let_in, thread.broker, "b"), SECONDS)
+        assert not thread.call(is_let_in, thread.broker, "a")

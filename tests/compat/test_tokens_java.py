@@ -1,6 +1,7 @@
-"""Kafka's tool for delegation tokens, and its clients that log in by one, over TLS.
+"""Kafka's tool for delegation tokens, and its clients that log in by one, or by a token of another authority, over TLS.
 
-One JVM runs them all. Of the tokens, one is the tool's own; the other is there before, so that calls can name it.
+One JVM runs them all. Of the delegation tokens, one is the tool's own; the other is there before, so that calls can
+name it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import Any
 import pytest
 
 from tests.java_programs import Java
+from tests.security.oauth_tokens import AUDIENCE, ISSUER, claims_at, key_named, key_set, signed
 from trio_broker.cluster.delegation_token_control import NewToken, token_hmac
 from trio_broker.security.kafka_principal import USER_TYPE, KafkaPrincipal
 from trio_broker.testing.broker_thread import BrokerThread
-from trio_broker.testing.client_settings import USER
+from trio_broker.testing.client_settings import MECHANISM, USER
 
+TOKENS = "DelegationTokenCommand"
 SECRET_KEY = "of the cluster"
+KEY = key_named("a")
 OWNER = KafkaPrincipal(USER_TYPE, USER)
 
 
@@ -28,8 +32,17 @@ def hmac_text(token_id: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerThread]:
-    with BrokerThread(security="scram+tls", delegation_token_secret_key=SECRET_KEY) as broker:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    keys = tmp_path_factory.mktemp("keys") / "keys.json"
+    keys.write_bytes(key_set(KEY))
+    settings = {
+        "sasl.enabled.mechanisms": f"{MECHANISM.value},OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "delegation.token.secret.key": SECRET_KEY,
+    }
+    with BrokerThread(security="scram+tls", **settings) as broker:
         broker.create_topic("orders")
         yield broker
 
@@ -54,21 +67,27 @@ def results(
     )
     alice = properties(directory / "alice", by_password)
     by_token = properties(directory / "token", {**by_password, "sasl.jaas.config": login})
+    by_other = {
+        name: oauth_client(directory, name, by_password, signed(claims_at(broker.clock.now_ms(), aud=audience), KEY))
+        for name, audience in (("good", AUDIENCE), ("wrong", "elsewhere"))
+    }
     named = ("--hmac", hmac_text(token_id))
     owner = ("--owner-principal", str(OWNER))
     create = ("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:rita")
     topic = ("--topic", "orders")
     calls: dict[str, tuple[str, ...]] = {
-        "create": ("DelegationTokenCommand", alice, *create),
-        "describe": ("DelegationTokenCommand", alice, "--describe", *owner),
-        "renew": ("DelegationTokenCommand", alice, "--renew", "--renew-time-period", "-1", *named),
+        "create": (TOKENS, alice, *create),
+        "describe": (TOKENS, alice, "--describe", *owner),
+        "renew": (TOKENS, alice, "--renew", "--renew-time-period", "-1", *named),
         "produce": ("ConsoleProducer", by_token, *topic),
         "consume": ("consumer.ConsoleConsumer", by_token, *topic, "--from-beginning", "--max-messages", "2"),
-        "create by token": ("DelegationTokenCommand", by_token, *create),
-        "expire": ("DelegationTokenCommand", alice, "--expire", "--expiry-time-period", "-1", *named),
-        "describe after": ("DelegationTokenCommand", alice, "--describe", *owner),
-        "renew after": ("DelegationTokenCommand", alice, "--renew", "--renew-time-period", "-1", *named),
-        "log in after": ("DelegationTokenCommand", by_token, "--describe", *owner),
+        "create by token": (TOKENS, by_token, *create),
+        "describe by another's token": (TOKENS, by_other["good"], "--describe", *owner),
+        "describe by a wrong token": (TOKENS, by_other["wrong"], "--describe", *owner),
+        "expire": (TOKENS, alice, "--expire", "--expiry-time-period", "-1", *named),
+        "describe after": (TOKENS, alice, "--describe", *owner),
+        "renew after": (TOKENS, alice, "--renew", "--renew-time-period", "-1", *named),
+        "log in after": (TOKENS, by_token, "--describe", *owner),
     }
     given = [
         {
@@ -81,7 +100,32 @@ def results(
         }
         for tool, config, *arguments in calls.values()
     ]
-    return dict(zip(calls, java.run("RunTools", given=given), strict=True))
+    with pytest.MonkeyPatch.context() as environment:
+        # Without them the client takes no token from a file.
+        allowed = {"urls": Path.as_uri, "files": str}
+        environment.setenv(
+            "JDK_JAVA_OPTIONS",
+            " ".join(
+                f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{kind}=" + ",".join(map(text, directory.glob("*.jwt")))
+                for kind, text in allowed.items()
+            ),
+        )
+        return dict(zip(calls, java.run("RunTools", given=given), strict=True))
+
+
+def oauth_client(directory: Path, name: str, settings: Mapping[str, str], token: str) -> str:
+    """The properties of a client that has ``token`` from a file."""
+    file = directory / f"{name}.jwt"
+    file.write_text(token)
+    package = "org.apache.kafka.common.security.oauthbearer"
+    own = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f"{package}.OAuthBearerLoginModule required;",
+        "sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.jwt.retriever.class": f"{package}.FileJwtRetriever",
+        "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+    }
+    return properties(directory / name, {**settings, **own})
 
 
 def properties(path: Path, settings: Mapping[str, str]) -> str:
@@ -118,6 +162,12 @@ def test_clients_log_in_by_a_token_until_it_ends(results: Mapping[str, Any]) -> 
     _, read = outputs(results, "produce", "consume")
     assert read == "one\ntwo\n"
     assert "SaslAuthenticationException: Authentication failed" in refusal(results, "log in after")
+
+
+def test_a_client_logs_in_by_a_token_of_another_authority(results: Mapping[str, Any]) -> None:
+    [described] = outputs(results, "describe by another's token")
+    assert "Total number of tokens : 2" in described
+    assert 'SaslAuthenticationException: {"status":"invalid_token"}' in refusal(results, "describe by a wrong token")
 
 
 def test_a_client_with_a_token_creates_no_other(results: Mapping[str, Any]) -> None:
