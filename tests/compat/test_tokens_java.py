@@ -35,7 +35,7 @@ def hmac_text(token_id: str) -> str:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
     keys = tmp_path_factory.mktemp("keys") / "keys.json"
     keys.write_bytes(key_set(KEY))
-    settings = {
+    settings: dict[str, Any] = {
         "sasl.enabled.mechanisms": f"{MECHANISM.value},OAUTHBEARER",
         "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
         "sasl.oauthbearer.expected.audience": AUDIENCE,
@@ -102,14 +102,12 @@ def results(
     ]
     with pytest.MonkeyPatch.context() as environment:
         # Without them the client takes no token from a file.
-        allowed = {"urls": Path.as_uri, "files": str}
-        environment.setenv(
-            "JDK_JAVA_OPTIONS",
-            " ".join(
-                f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{kind}=" + ",".join(map(text, directory.glob("*.jwt")))
-                for kind, text in allowed.items()
-            ),
+        files = list(directory.glob("*.jwt"))
+        allowed = {"urls": [each.as_uri() for each in files], "files": map(str, files)}
+        options = (
+            f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{kind}={','.join(each)}" for kind, each in allowed.items()
         )
+        environment.setenv("JDK_JAVA_OPTIONS", " ".join(options))
         return dict(zip(calls, java.run("RunTools", given=given), strict=True))
 
 

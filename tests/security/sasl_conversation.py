@@ -10,8 +10,7 @@ from kafka_wire.codec import decode, encode_bytes
 from kafka_wire.headers import RequestHeader, read_response_header, request_header
 from kafka_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest
-from kafka_wire.sasl.mechanisms import ScramSaslClient
-from kafka_wire.sasl.scram import TOKEN_AUTHENTICATION, ScramCredential, ScramMechanism
+from kafka_wire.sasl.scram import ScramCredential, ScramMechanism
 from kafka_wire.schema import Request
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.security.sasl.failed_attempts import FailedAttempts
@@ -33,14 +32,6 @@ def credential_of(user: str, mechanism: ScramMechanism) -> ScramCredential | Non
 
 def scram_server(mechanism: ScramMechanism = SHA_256) -> ScramSaslServer:
     return ScramSaslServer(mechanism, credential_of, SERVER_NONCE, b"key")
-
-
-class TokenSaslClient(ScramSaslClient):
-    """Logs in by a delegation token, as Kafka's client does with ``tokenauth="true"``."""
-
-    def __init__(self, token_id: str, password: str) -> None:
-        super().__init__(SHA_256, token_id, password, "client")
-        self._bare += f",{TOKEN_AUTHENTICATION}=true"
 
 
 def authenticator(clock: ManualClock, max_reauth_ms: int = 0) -> SaslServerAuthenticator:

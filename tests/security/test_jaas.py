@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_wire.sasl.mechanisms import SaslCredentials
 from trio_broker.security.sasl.jaas import parse_jaas
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -24,6 +25,15 @@ def test_a_line_is_read_as_kafka_reads_it():
     }
     assert entry.users == {"bob": 'say "hi"', "": "nobody"}
     assert "hi" not in repr(entry)
+
+
+@pytest.mark.parametrize(
+    ("option", "is_token"),
+    [("", False), ("tokenauth=false", False), ('tokenauth="true"', True), ("tokenauth=True", True)],
+)
+def test_credentials_may_be_those_of_a_delegation_token(option, is_token):
+    entry = parse_jaas(f"{MODULE} required username=id password=hmac {option};")
+    assert entry.credentials("SCRAM-SHA-512") == SaslCredentials("SCRAM-SHA-512", "id", "hmac", is_token)
 
 
 @pytest.mark.parametrize(

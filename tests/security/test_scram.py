@@ -15,7 +15,6 @@ from tests.security.sasl_conversation import (
     PASSWORDS,
     SERVER_NONCE,
     SHA_256,
-    TokenSaslClient,
     credential_of,
     scram_server,
 )
@@ -173,7 +172,7 @@ def token_server() -> ScramSaslServer:
 
 def token_final(server: ScramSaslServer, token_id: str, password: str) -> bytes:
     """The last token of a client with a delegation token."""
-    asking = TokenSaslClient(token_id, password)
+    asking = ScramSaslClient(SHA_256, token_id, password, "client", is_token=True)
     final = asking.evaluate(server.evaluate(asking.first_token()).token)
     assert final is not None
     return final

@@ -17,11 +17,11 @@ from kafka_wire.messages.create_delegation_token import CreateDelegationTokenReq
 from kafka_wire.messages.metadata import MetadataRequest
 from kafka_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest
-from kafka_wire.sasl.mechanisms import OAuthBearerSaslClient, PlainSaslClient, SaslClient
+from kafka_wire.sasl.mechanisms import OAuthBearerSaslClient, PlainSaslClient, SaslClient, ScramSaslClient
 from kafka_wire.schema import default_instance
 from tests.running_broker import Connection, connected, running
 from tests.security.oauth_tokens import AUDIENCE, ISSUER, claims_at, key_named, key_set, signed
-from tests.security.sasl_conversation import TokenSaslClient
+from tests.security.sasl_conversation import SHA_256
 from tests.security.tls_files import write_key_store
 from tests.waits import eventually
 from trio_broker.broker import Broker
@@ -76,6 +76,10 @@ async def token(broker: Broker) -> tuple[str, str]:
     return made.token_id, b64encode(made.hmac).decode()
 
 
+def by_token(token_id: str, password: str) -> ScramSaslClient:
+    return ScramSaslClient(SHA_256, token_id, password, "client", is_token=True)
+
+
 async def log_in(connection: Connection, client: SaslClient) -> Any:
     """The answer to the last token."""
     assert (await connection.ask(SaslHandshakeRequest(mechanism=client.mechanism), 1)).error_code == ErrorCode.NONE
@@ -97,7 +101,7 @@ async def is_served(connection: Connection) -> bool:
 
 
 async def test_a_client_with_a_token_is_its_owner_and_has_no_other_token(broker, connection, token):
-    answer = await log_in(connection, TokenSaslClient(*token))
+    answer = await log_in(connection, by_token(*token))
     assert (answer.error_code, answer.session_lifetime_ms) == (ErrorCode.NONE, HOUR_MS)
     (served,) = [each.principal for each in broker.server.connections()]
     assert (str(served), served.token_authenticated) == ("User:alice", True)
@@ -106,22 +110,22 @@ async def test_a_client_with_a_token_is_its_owner_and_has_no_other_token(broker,
 
 
 async def test_its_session_ends_with_the_token_however_often_it_logs_in(broker, connection, token, clock):
-    await log_in(connection, TokenSaslClient(*token))
+    await log_in(connection, by_token(*token))
     clock.advance(59 * MINUTE)
-    assert (await log_in(connection, TokenSaslClient(*token))).session_lifetime_ms == MINUTE * 1000
+    assert (await log_in(connection, by_token(*token))).session_lifetime_ms == MINUTE * 1000
     assert (await connection.ask(CREATE, 2)).error_code == NOT_ALLOWED
     clock.advance(MINUTE)
     assert await is_served(connection)
     clock.advance(0.001)
     async with connected(broker) as late:
-        assert (await log_in(late, TokenSaslClient(*token))).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert (await log_in(late, by_token(*token))).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert not await is_served(connection)
 
 
 async def test_a_session_is_not_renewed_by_a_token_that_is_over(connection, token, clock):
-    await log_in(connection, TokenSaslClient(*token))
+    await log_in(connection, by_token(*token))
     clock.advance(61 * MINUTE)
-    assert (await log_in(connection, TokenSaslClient(*token))).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert (await log_in(connection, by_token(*token))).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert not await is_served(connection)
 
 
@@ -182,7 +186,8 @@ def test_a_renewed_file_of_keys_counts_within_seconds(tmp_path):
     async def is_let_in(broker: Broker, kid: str) -> bool:
         client = OAuthBearerSaslClient(signed(claims_at(broker.clock.now_ms()), key_named(kid)))
         async with connected(broker) as connection:
-            return (await log_in(connection, client)).error_code == ErrorCode.NONE
+            code: int = (await log_in(connection, client)).error_code
+            return code == ErrorCode.NONE
 
     with BrokerThread(**settings) as thread:
         assert [thread.call(is_let_in, thread.broker, kid) for kid in "ab"] == [True, False]

@@ -19,6 +19,7 @@ from kafka_wire.errors import WireError
 from kafka_wire.sasl.scram import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
+    TOKEN_AUTHENTICATION,
     ScramMechanism,
     ServerFirst,
     escaped,
@@ -79,14 +80,20 @@ class OAuthBearerSaslClient:
 
 
 class ScramSaslClient:
-    """SCRAM: both sides prove that they know the password. ``nonce`` is of ``nonce_of``, another for each."""
+    """SCRAM: both sides prove that they know the password. ``nonce`` is of ``nonce_of``, another for each.
 
-    def __init__(self, mechanism: ScramMechanism, user: str, password: str, nonce: str) -> None:
+    With ``is_token`` the name and the password are those of a delegation token: its id, and its HMAC in base64.
+    """
+
+    def __init__(
+        self, mechanism: ScramMechanism, user: str, password: str, nonce: str, *, is_token: bool = False
+    ) -> None:
         self.mechanism = mechanism.value
         self._scram = mechanism
         self._password = password
         self._nonce = nonce
-        self._bare = f"n={escaped(user)},r={self._nonce}"
+        extension = f",{TOKEN_AUTHENTICATION}=true" if is_token else ""
+        self._bare = f"n={escaped(user)},r={self._nonce}{extension}"
         self._expected_signature: bytes | None = None
 
     def first_token(self) -> bytes:
@@ -116,11 +123,13 @@ class ScramSaslClient:
 
 @attrs.frozen
 class SaslCredentials:
-    """By which mechanism a client authenticates, and as whom; ``secret`` is a password, or the token of OAUTHBEARER."""
+    """By which mechanism a client authenticates, and as whom; ``secret`` is a password, or the token of OAUTHBEARER.
+    ``is_token`` says that both are of a delegation token, which SCRAM takes."""
 
     mechanism: str
     user: str
     secret: str = attrs.field(repr=False)
+    is_token: bool = False
 
     def client(self, random_bytes: Callable[[int], bytes]) -> SaslClient:
         """Return the client of one authentication, whose nonce is of ``random_bytes``.
@@ -132,4 +141,5 @@ class SaslCredentials:
             return PlainSaslClient(self.user, self.secret)
         if self.mechanism == OAuthBearerSaslClient.mechanism:
             return OAuthBearerSaslClient(self.secret)
-        return ScramSaslClient(ScramMechanism(self.mechanism), self.user, self.secret, nonce_of(random_bytes))
+        nonce = nonce_of(random_bytes)
+        return ScramSaslClient(ScramMechanism(self.mechanism), self.user, self.secret, nonce, is_token=self.is_token)

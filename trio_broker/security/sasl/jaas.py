@@ -16,6 +16,7 @@ from typing import Final
 import attrs
 
 from kafka_wire.sasl.mechanisms import SaslCredentials
+from kafka_wire.sasl.scram import TOKEN_AUTHENTICATION
 
 _TOKEN: Final = re.compile(r"""\s*(?:(?P<word>[^\s="';]+)|"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<sign>[=;]))""", re.DOTALL)  # fmt: skip  # noqa: E501
 
@@ -49,7 +50,8 @@ class JaasEntry:
         user, password = self.options.get("username"), self.options.get("password")
         if not user or not password:
             raise ValueError("a username and a password are needed")
-        return SaslCredentials(mechanism, user, password)
+        is_token = self.options.get(TOKEN_AUTHENTICATION, "").lower() == "true"
+        return SaslCredentials(mechanism, user, password, is_token)
 
 
 def parse_jaas(text: str) -> JaasEntry:
