@@ -23,6 +23,7 @@ from tests.fakes.images import broker_record, partition_record
 from tests.fakes.metadata_logs import leading_log, take_snapshot
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster.errors import MetadataLogUnusable
+from trio_broker.cluster.kafka_export import export_to_kafka
 from trio_broker.cluster.kafka_handover import RECORD_KINDS, HandoverRefused
 from trio_broker.cluster.kafka_import import import_from_kafka
 from trio_broker.cluster.leader_change import leader_change_value
@@ -33,7 +34,13 @@ from trio_broker.cluster.metadata_image import (
     ConfigResourceType,
     MetadataImage,
 )
-from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, SnapshotId, image_records, write_snapshot
+from trio_broker.cluster.metadata_snapshot import (
+    MetadataSnapshot,
+    SnapshotId,
+    decode_snapshot,
+    image_records,
+    write_snapshot,
+)
 from trio_broker.cluster.stored_metadata import is_of_kafka, require_own_metadata
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.runtime.clock import ManualClock
@@ -372,6 +379,16 @@ async def test_quotas_passwords_and_tokens_are_kept(disk: SimulatedDisk) -> None
     assert list(image.records_of(stored.ClientQuotaRecord).values()) == [quota()]
     assert list(image.records_of(stored.UserScramCredentialRecord).values()) == [SCRAM]
     assert list(image.records_of(stored.DelegationTokenRecord).values()) == [TOKEN]
+
+
+def test_they_are_exported_again(disk: SimulatedDisk) -> None:
+    kept = [quota(), SCRAM, TOKEN, entry(1)]
+    make_kafka(disk, *kept)
+    import_from_kafka(disk, [DATA, MORE], NOW_MS)
+    there = PurePath("/there")
+    export_to_kafka(disk, {DATA: there / "data", MORE: there / "more"}, NOW_MS)
+    exported = decode_snapshot(disk.read_file(there / "data" / file_names.BOOTSTRAP_CHECKPOINT))
+    assert [record for record in exported if record in kept] == kept
 
 
 async def test_what_was_removed_in_kafka_is_in_nobody_s_way(disk: SimulatedDisk) -> None:

@@ -19,7 +19,7 @@ from kafka_wire.messages.expire_delegation_token import ExpireDelegationTokenReq
 from kafka_wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from tests.handlers.acls import SECURE, allow, entry
 from tests.handlers.wire_client import WireClient
-from trio_broker.cluster.delegation_token_control import find_token_login, token_records
+from trio_broker.cluster.delegation_token_control import find_token_login, token_hmac, token_records
 from trio_broker.security.kafka_principal import KafkaPrincipal
 
 SECRET_KEY = "of the cluster"
@@ -107,6 +107,12 @@ async def test_no_secret_is_in_the_metadata(broker):
     password = b64encode(token.hmac).decode()
     assert password == login(broker, token.token_id).password
     assert password not in repr(record)
+
+
+def test_a_secret_is_that_which_kafka_computes():
+    """By its DelegationTokenManager, so that tokens that have moved from there stay valid."""
+    known = "IYo4gZkW4NKJkSOkkvUEdGAGYI4DgI4lB43Ki/edC9fbRB19WB8AfWsvcdlE8zhzm78PC6Dixy62iq/Wl6Qp4Q=="
+    assert b64encode(token_hmac("of the cluster", "VqL_fztJQmuePuV6csuWPA")).decode() == known
 
 
 async def test_a_token_of_another_owner_takes_the_right_to_create_it(broker):
