@@ -112,6 +112,7 @@ def field(
     tag: int | None = None,
     tagged: str | None = None,
     ignorable: bool = False,
+    secret: bool = False,
 ) -> Any:
     """Say what an annotation cannot about a field.
 
@@ -124,11 +125,12 @@ def field(
         tagged: where it is tagged, when not wherever it exists.
         ignorable: may silently be left out of a version that lacks it. Other fields must be at their default there,
             or the writer refuses.
+        secret: has, or may have, a password or what stands for one, and is left out of ``repr``: of what is logged.
     """
     options = FieldOptions(versions, nullable, tag, tagged, ignorable)
     if factory is not None:
-        return attrs.field(factory=factory, metadata={_METADATA_KEY: options})
-    return attrs.field(default=default, metadata={_METADATA_KEY: options})
+        return attrs.field(factory=factory, repr=not secret, metadata={_METADATA_KEY: options})
+    return attrs.field(default=default, repr=not secret, metadata={_METADATA_KEY: options})
 
 
 def _equal(self: Any, other: Any) -> Any:
@@ -138,7 +140,11 @@ def _equal(self: Any, other: Any) -> Any:
 
 
 def _represent(self: Any) -> str:
-    return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+    shown = [
+        f"{each.name}={getattr(self, each.name)!r}" if each.repr else f"{each.name}=(hidden)"
+        for each in attrs.fields(type(self))
+    ]
+    return f"{type(self).__name__}({', '.join(shown)})"
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))

@@ -37,7 +37,7 @@ class AlterableConfig:
     """One config; a null value means the default."""
 
     name: String
-    value: String | None
+    value: String | None = field(secret=True)
 
 
 @message(key=33, versions="0-2", flexible="2+")

@@ -37,7 +37,7 @@ class ScramCredentialUpsertion:
     mechanism: Int8
     iterations: Int32
     salt: Bytes
-    salted_password: Bytes
+    salted_password: Bytes = field(secret=True)
 
 
 @message(key=51, versions="0", flexible="0+")

@@ -46,5 +46,5 @@ class CreateDelegationTokenResponse:
     expiry_timestamp_ms: Int64
     max_timestamp_ms: Int64
     token_id: String
-    hmac: Bytes
+    hmac: Bytes = field(secret=True)
     throttle_time_ms: Int32 = field(default=0)

@@ -47,7 +47,7 @@ class DescribedDelegationToken:
     expiry_timestamp: Int64
     max_timestamp: Int64
     token_id: String
-    hmac: Bytes
+    hmac: Bytes = field(secret=True)
     renewers: list[DescribedDelegationTokenRenewer]
 
 

@@ -17,7 +17,7 @@ class EnvelopeRequest(Request["EnvelopeResponse"]):
     """``request_principal`` is the client as the forwarding broker has authenticated it, null where nobody logs in;
     ``client_host_address`` is its address, of 4 bytes or of 16."""
 
-    request_data: Bytes
+    request_data: Bytes = field(secret=True)
     request_principal: Bytes | None
     client_host_address: Bytes
 
@@ -26,5 +26,5 @@ class EnvelopeRequest(Request["EnvelopeResponse"]):
 class EnvelopeResponse:
     """``response_data`` is null with an error, which is about the envelope and not about the request in it."""
 
-    response_data: Bytes | None = field(default=None)
+    response_data: Bytes | None = field(default=None, secret=True)
     error_code: Int16 = field(default=0)

@@ -16,7 +16,7 @@ from kafka_wire.schema import Request, field, message
 
 @message(key=40, versions="1-2", flexible="2+")
 class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"]):
-    hmac: Bytes
+    hmac: Bytes = field(secret=True)
     expiry_time_period_ms: Int64
 
 

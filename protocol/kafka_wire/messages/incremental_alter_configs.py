@@ -36,7 +36,7 @@ class AlterableConfig:
 
     name: String
     config_operation: Int8
-    value: String | None
+    value: String | None = field(secret=True)
 
 
 @message(key=44, versions="0-1", flexible="1+")

@@ -16,7 +16,7 @@ from kafka_wire.schema import Request, field, message
 
 @message(key=39, versions="1-2", flexible="2+")
 class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"]):
-    hmac: Bytes
+    hmac: Bytes = field(secret=True)
     renew_period_ms: Int64
 
 

@@ -16,7 +16,7 @@ from kafka_wire.schema import Request, field, message
 
 @message(key=36, versions="0-2", flexible="2+")
 class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
-    auth_bytes: Bytes
+    auth_bytes: Bytes = field(secret=True)
 
 
 @message(key=36, versions="0-2", flexible="2+")
@@ -25,5 +25,5 @@ class SaslAuthenticateResponse:
 
     error_code: Int16 = field(default=0)
     error_message: String | None
-    auth_bytes: Bytes
+    auth_bytes: Bytes = field(secret=True)
     session_lifetime_ms: Int64 = field("1+", default=0, ignorable=True)

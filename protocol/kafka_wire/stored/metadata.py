@@ -128,7 +128,7 @@ class ConfigRecord:
     resource_type: Int8
     resource_name: String
     name: String
-    value: String | None
+    value: String | None = field(secret=True)
 
 
 @message(key=12, versions="0", flexible="0+")
@@ -303,8 +303,8 @@ class UserScramCredentialRecord:
     name: String
     mechanism: Int8
     salt: Bytes
-    stored_key: Bytes
-    server_key: Bytes
+    stored_key: Bytes = field(secret=True)
+    server_key: Bytes = field(secret=True)
     iterations: Int32
 
 
