@@ -228,6 +228,8 @@ def bounds_text(words: Mapping[str, Any]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A refused value, cut to what fits into a sentence."""
+    """A refused value, cut to what fits into a sentence; of several only what holds them, since one may be a secret."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
     text = json.dumps(value)
     return text if len(text) <= MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + "…"

@@ -50,7 +50,7 @@ class ConfigAlteration:
 
     name: str
     operation: ConfigOperation
-    value: str | None
+    value: str | None = attrs.field(repr=False)
 
 
 @attrs.frozen
@@ -70,7 +70,7 @@ class ResourceReplacement:
     """The new settings of one resource, which replace all that it has."""
 
     resource: ConfigResource
-    configs: Mapping[str, str | None]
+    configs: Mapping[str, str | None] = attrs.field(repr=False)
 
 
 ConfigChange = ResourceAlterations | ResourceReplacement

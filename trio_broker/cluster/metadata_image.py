@@ -274,7 +274,7 @@ class MetadataImage:
     features: Mapping[str, int] = attrs.field(factory=dict)
     """Finalized levels. Level 0 is kept, unlike in Kafka: it tells a feature that was switched off, which has to stay
     so, from one that a newer broker finds without a level."""
-    configs_by_resource: Mapping[ConfigResource, Mapping[str, str]] = attrs.field(factory=dict)
+    configs_by_resource: Mapping[ConfigResource, Mapping[str, str]] = attrs.field(factory=dict, repr=False)
     """Only resources that have settings of their own."""
     keyed_records: Mapping[type[Any], Mapping[Hashable, Any]] = attrs.field(factory=dict)
     """Records that are their own image, by kind and key (``keyed_records.py``)."""

@@ -29,7 +29,7 @@ COMMAND_LINE = "command line"
 class StaticSetting:
     """The text of one setting; ``origin`` names the file and line, the variable or the option."""
 
-    text: str
+    text: str = attrs.field(repr=False)
     origin: str
 
 
