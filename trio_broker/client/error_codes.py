@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafka_wire.error_codes import RETRIABLE, ErrorCode
+from trio_broker.client.errors import ClientError, Refused, TlsFailed, VersionNotServed, WriteFailed
 
 MISSING_TOPIC: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID}
@@ -43,6 +44,14 @@ about what the disk has. BROKER_NOT_AVAILABLE is this client's own: the leader i
 
 RETRIED_BY_PRODUCERS: Final = RETRIABLE | {ErrorCode.BROKER_NOT_AVAILABLE}
 """Codes of a coordinator after which a producer asks again; BROKER_NOT_AVAILABLE as for readers."""
+
+
+def is_retried_by_producers(error: Exception) -> bool:
+    """Whether a producer asks a coordinator, or for metadata, again: not where it is refused for good, as at login."""
+    if isinstance(error, Refused):
+        return error.code in RETRIED_BY_PRODUCERS
+    return isinstance(error, ClientError) and not isinstance(error, (TlsFailed, VersionNotServed, WriteFailed))
+
 
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 """Codes after which a batch is split: it is larger than the topic's ``max.message.bytes`` or than its segment."""

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.client.scripted_client import CLIENT_ID, Pauses
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.connection_settings import ConnectionSettings
+from trio_broker.client.deadline import Deadline
+from trio_broker.client.errors import ClientError, Refused, TlsFailed, WriteFailed
 from trio_broker.client.producer.producer_metadata import ProducerMetadata
 
 
@@ -40,3 +45,20 @@ def test_a_leader_of_before_does_not_replace_the_present_one():
         metadata.close()
     assert leaders == [1, 2, 2]
     assert [len(server.requests(MetadataRequest)) for server in (cut_off, other)] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "error", [Refused("login", ErrorCode.SASL_AUTHENTICATION_FAILED), TlsFailed("another authority")], ids=repr
+)
+def test_a_refused_login_is_not_tried_again(error: ClientError):
+    settings = ConnectionSettings(parse_addresses("localhost:1"), CLIENT_ID)
+    metadata = ProducerMetadata(settings, request_seconds=5, block_seconds=5, new_deadline=Pauses().deadline)
+    attempts = []
+
+    def ask(deadline: Deadline) -> None:
+        attempts.append(deadline)
+        raise error
+
+    with pytest.raises(WriteFailed, match=f"^topics: {error}$"):
+        metadata.retry("topics", ask)
+    assert len(attempts) == 1

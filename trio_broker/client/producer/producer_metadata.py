@@ -26,7 +26,8 @@ from kafka_wire.schema import Request
 from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline, retry
-from trio_broker.client.errors import ClientError, UnknownTopic, VersionNotServed, WriteFailed, error_name
+from trio_broker.client.error_codes import is_retried_by_producers
+from trio_broker.client.errors import ClientError, UnknownTopic, WriteFailed, error_name
 from trio_broker.client.kafka_client import KafkaClient
 
 T = TypeVar("T")
@@ -141,12 +142,12 @@ class ProducerMetadata:
         """
         deadline = self.new_deadline(self.block_seconds)
         try:
-            return retry(lambda: ask(deadline.within(self.request_seconds)), deadline, _is_retriable)
+            return retry(lambda: ask(deadline.within(self.request_seconds)), deadline, is_retried_by_producers)
         except ClientError as error:
             if isinstance(error, WriteFailed):
                 raise
             waited = f" within {self.block_seconds:g} s ({self.option_name('max.block.ms')})"
-            raise WriteFailed(f"{subject}{waited if _is_retriable(error) else ''}: {error}") from None
+            raise WriteFailed(f"{subject}{waited if is_retried_by_producers(error) else ''}: {error}") from None
 
     def _wait_for(self, name: str) -> None:
         missing = self.new_deadline(MISSING_TOPIC_SECONDS)
@@ -188,7 +189,3 @@ class ProducerMetadata:
             for index in [index for index, epoch in epochs.items() if epoch < known.leader_epochs.get(index, -1)]:
                 leaders[index], epochs[index] = known.leaders[index], known.leader_epochs[index]
         self._topics[topic.name or ""] = Topic(topic.topic_id, leaders, epochs)
-
-
-def _is_retriable(error: Exception) -> bool:
-    return isinstance(error, ClientError) and not isinstance(error, (WriteFailed, VersionNotServed))

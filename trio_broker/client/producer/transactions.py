@@ -28,8 +28,8 @@ from kafka_wire.messages.init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.list_transactions import ListTransactionsRequest
 from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline, pauses, retry
-from trio_broker.client.error_codes import RETRIED_BY_PRODUCERS
-from trio_broker.client.errors import ClientError, Refused, VersionNotServed, check
+from trio_broker.client.error_codes import is_retried_by_producers
+from trio_broker.client.errors import check
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.transactions import ONGOING
 from trio_broker.common.topic_partition import TopicPartition, by_topic
@@ -191,10 +191,6 @@ class TransactionClient:
             self.client.deadline = deadline.within(self._request_seconds)
             return ask()
 
-        return retry(attempt, deadline, _is_retriable, lambda _: self.client.forget(), pauses(FIRST_PAUSE_SECONDS))
-
-
-def _is_retriable(error: Exception) -> bool:
-    if isinstance(error, Refused):
-        return error.code in RETRIED_BY_PRODUCERS
-    return isinstance(error, ClientError) and not isinstance(error, VersionNotServed)
+        return retry(
+            attempt, deadline, is_retried_by_producers, lambda _: self.client.forget(), pauses(FIRST_PAUSE_SECONDS)
+        )
