@@ -19,6 +19,8 @@ from pathlib import Path
 
 import attrs
 
+from trio_broker.security.private_files import read_private_file
+
 TOKEN_BYTES = 32
 """Of a token that is made here; nobody guesses 256 bits."""
 
@@ -109,11 +111,7 @@ def read_or_make_tokens(path: Path) -> AdminTokens:
     except OSError as error:
         raise TokenFileError(f"{path} cannot be made: {error.strerror}") from error
     try:
-        with path.open(encoding="utf-8") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if mode & 0o077:
-                raise TokenFileError(f"{path} may be read by others (mode {mode & 0o777:o}): chmod 600 {path}")
-            text = file.read(MAX_FILE_BYTES + 1)
+        text = read_private_file(path).decode()
     except OSError as error:
         raise TokenFileError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:

@@ -58,15 +58,6 @@ def test_a_file_is_made_with_a_token_for_each_role_that_only_its_owner_may_read(
     assert read_or_make_tokens(path) == made
 
 
-@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
-def test_a_file_that_others_may_read_or_write_is_refused(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "tokens"
-    read_or_make_tokens(path)
-    path.chmod(mode)
-    with pytest.raises(TokenFileError, match=rf"mode {mode:o}\): chmod 600"):
-        read_or_make_tokens(path)
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

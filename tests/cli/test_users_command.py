@@ -109,6 +109,7 @@ def test_a_user_may_what_is_named_and_nothing_else(users):
 
 
 def test_a_password_from_a_file_is_not_printed_and_rights_may_be_prefixes(users, tmp_path):
+    (tmp_path / "password").touch(0o600)
     (tmp_path / "password").write_text("from a file\n")
     printed = users(
         "create", "reports", "--may", "read:sales-*", "--group", "*", "--transactional-id", "t", "--mechanism",

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+from trio_broker.security.private_files import read_private_file
 
 
 def read_password(path: str) -> str:
     """Return the password in a file: all of it, but for the end of its last line.
 
     Raises:
-        ValueError: it cannot be read, or is empty; the message is one line.
+        ValueError: others may read it, it cannot be read, or is empty; the message is one line.
     """
     try:
-        return password_in(Path(path).read_bytes(), path)
+        return password_in(read_private_file(path), path)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from None
 

@@ -34,6 +34,7 @@ from trio_broker.config.listeners import UNROUTABLE_HOSTS
 from trio_broker.declaration.declaration import DeclaredCredential
 from trio_broker.security.certificate_authority import CertificateAuthority, write_private_file
 from trio_broker.security.key_store import KeyStore
+from trio_broker.security.private_files import read_private_file
 from trio_broker.security.sasl.jaas import parse_jaas
 
 RENEWAL_DAYS: Final = 30
@@ -222,7 +223,7 @@ def certificate_in(content: bytes) -> x509.Certificate:
 
 def read_key_store(path: Path) -> KeyStore:
     """The key in a file and its certificate."""
-    content = path.read_bytes()
+    content = read_private_file(path)
     return KeyStore(content, content)
 
 

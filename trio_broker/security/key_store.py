@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from stat import S_ISREG
 from typing import Final, TypeAlias
 
 import attrs
@@ -26,9 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from trio_broker.config.ssl_config import SslConfig
-
-OTHERS: Final = 0o077
-"""The rights of anybody but the owner of a file."""
+from trio_broker.security.private_files import read_private_file
 
 JKS: Final = b"\xfe\xed\xfe\xed"
 """How a file of Java's own form begins."""
@@ -133,9 +132,10 @@ def check_certificate(store: KeyStore, now: datetime) -> None:
 def read(location: str, name: str, *, private: bool = False) -> bytes:
     path = Path(location)
     try:
-        if private and path.stat().st_mode & OTHERS:
-            raise ValueError(f"{name}: others may read the private key; chmod 600 it")
-        content = path.read_bytes()
+        # A client may name the path: a device has no end, and who opens a pipe waits for what is written into it.
+        if not S_ISREG(path.stat().st_mode):
+            raise ValueError(f"{name}: no regular file")
+        content = read_private_file(path) if private else path.read_bytes()
     except OSError as error:
         raise ValueError(f"{name}: {error.strerror}") from None
     if content.startswith(JKS):

@@ -7,6 +7,7 @@ import trio
 import trustme
 
 from tests.etcd_server import etcd_server, ready
+from tests.security.tls_files import write_key_store
 from trio_broker.cluster.etcd.opening import etcd_metadata_store
 from trio_broker.cluster.etcd.status import etcd_status
 from trio_broker.config.broker_config import BrokerConfig
@@ -18,7 +19,7 @@ async def test_a_store_over_tls_is_opened_by_its_settings(tmp_path):
     server_certificate, broker_certificate = authority.issue_cert("127.0.0.1"), authority.issue_cert("broker-1")
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     server_certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
-    broker_certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "broker.pem")
+    write_key_store(tmp_path / "broker.pem", broker_certificate)
     server_file, authority_file = str(tmp_path / "server.pem"), str(tmp_path / "ca.pem")
     files = ("--cert-file", server_file, "--key-file", server_file)
     mutual = ("--client-cert-auth", "--trusted-ca-file", authority_file)
@@ -51,6 +52,7 @@ async def test_a_store_over_tls_is_opened_by_its_settings(tmp_path):
 def test_a_file_without_certificates_is_named_with_its_setting(tmp_path, key, content):
     path = tmp_path / "file.pem"
     if content is not None:
+        path.touch(0o600)
         path.write_text(content)
     config = BrokerConfig({"metadata.store": "etcds://one:2379", key: str(path)})
     with pytest.raises(OSError, match=f"{key}: {path}"):

@@ -21,6 +21,7 @@ from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.concurrency.barrier import background_nursery, start_background
 from trio_broker.config.metadata_store_config import MetadataStoreConfig, etcd_location
 from trio_broker.runtime.runtime import Runtime
+from trio_broker.security.private_files import read_private_file
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ def ssl_context_of(config: MetadataStoreConfig) -> ssl.SSLContext:
         context.load_default_certs()
     for name, path, load in (
         ("metadata.store.ca.file", config.metadata_store_ca_file, context.load_verify_locations),
-        ("metadata.store.certificate.file", config.metadata_store_certificate_file, context.load_cert_chain),
+        ("metadata.store.certificate.file", config.metadata_store_certificate_file, partial(load_own, context)),
     ):
         if path:
             try:
@@ -110,3 +111,11 @@ def ssl_context_of(config: MetadataStoreConfig) -> ssl.SSLContext:
             except OSError as error:
                 raise OSError(error.errno, f"{name}: {path}: {error.strerror or error}") from error
     return context
+
+
+def load_own(context: ssl.SSLContext, path: str) -> None:
+    # Imported here: what reads certificates is a large module, which most commands do not need.
+    from trio_broker.security.key_store import private_file
+
+    with private_file(read_private_file(path)) as checked:
+        context.load_cert_chain(checked)
