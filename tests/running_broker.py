@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import ssl
 import struct
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -176,14 +176,17 @@ class Connection:
 
     async def alter_broker_config(self, broker: str, **changes: str | None) -> int:
         """Set settings of a broker, or reset those that are None; returns the error code."""
+        return (await self.alter_broker_configs(broker, changes))[0]
+
+    async def alter_broker_configs(self, broker: str, changes: Mapping[str, str | None]) -> tuple[int, str]:
+        """As ``alter_broker_config``; returns the text of the error as well."""
         configs = [
             AlterableConfig(name=name.replace("_", "."), config_operation=DELETE if value is None else SET, value=value)
             for name, value in changes.items()
         ]
         resource = AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name=broker, configs=configs)
         response = await self.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
-        code: int = response.responses[0].error_code
-        return code
+        return response.responses[0].error_code, response.responses[0].error_message or ""
 
 
 def produce_request(topic: str, *values: bytes, acks: int = -1, partition: int = 0) -> ProduceRequest:

@@ -30,7 +30,7 @@ import os
 import resource
 import signal
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
@@ -155,8 +155,8 @@ class Broker:
         if self.authenticators.is_enabled(oauthbearer.NAME, self.listeners):
             validator = load_jwt_validator(config, self.runtime)
             self._verification_keys, self.authenticators.validate_token = validator.keys, validator.validate
-        is_one_of_several = shared_metadata is not None or config.metadata_store.metadata_store != LOCAL
-        if is_one_of_several:
+        self._is_one_of_several = shared_metadata is not None or config.metadata_store.metadata_store != LOCAL
+        if self._is_one_of_several:
             check_broker_security(config)
         self._tls = {
             name: SslFactory(name, config.ssl_of(name))
@@ -165,6 +165,7 @@ class Broker:
         }
         if config.node.admin_listener and config.node.admin_security_protocol == SecurityProtocol.SSL.name:
             self._tls[ADMIN] = SslFactory(ADMIN, config.ssl_of(ADMIN))
+        config.validators.append(self.validate_reconfiguration)
         served_apis()  # imports the handlers, so that ``is_served`` knows them
         self.quotas = QuotaManagers(self.runtime.clock, config.quota)
         self.server = SocketServer(
@@ -480,6 +481,21 @@ class Broker:
         services.groups.runtime.close()
         services.transactions.runtime.close()
         await self.server.drain(trio.current_time() + grace_seconds)
+
+    def validate_reconfiguration(self, config: BrokerConfig, changed: Collection[str]) -> None:
+        """Refuse settings by which a listener could have no key, nobody could log in there, or this broker could not
+        reach others. Blocks.
+
+        Raises:
+            ConfigError: it names the setting.
+        """
+        for name, factory in self._tls.items():
+            if (wanted := config.ssl_of(name)) != self.config.ssl_of(name):
+                factory.validate(wanted)
+        if any("sasl." in name for name in changed):
+            SaslAuthenticators(config, self.runtime.clock, self.runtime.random).require_offered(self.listeners)
+        if self._is_one_of_several and any("ssl." in name or "sasl." in name for name in changed):
+            check_broker_security(config)
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Let the socket server follow the settings that may change while it runs."""

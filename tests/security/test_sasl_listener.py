@@ -16,6 +16,7 @@ from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest
 from kafka_wire.schema import default_instance
 from tests.running_broker import Connection, make_broker, running
 from trio_broker.broker import Broker
+from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
 
 JAAS = (
@@ -96,6 +97,24 @@ async def test_a_frame_behind_a_login_may_be_as_large_as_any(broker, connection)
     await log_in(connection, b"\0alice\0alice-secret")
     (served,) = broker.server.connections()
     assert served.protocol.max_frame_bytes == broker.config.socket_server.socket_request_max_bytes
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("listener.name.clients.plain.sasl.jaas.config", 'x required user_alice="secret', "mark is missing at its end"),
+        ("listener.name.clients.plain.sasl.jaas.config", "x required;", "nobody can log in by PLAIN"),
+        ("sasl.enabled.mechanisms", "PLAIN,GSSAPI", "Kerberos is not offered"),
+    ],
+)
+async def test_a_setting_by_which_nobody_could_log_in_is_refused_and_the_one_before_stays(
+    broker, connection, key, value, reason
+):
+    await log_in(connection, b"\0alice\0alice-secret")
+    code, text = await connection.alter_broker_configs("1", {key: value})
+    assert (code, reason in text, "secret" in text) == (ErrorCode.INVALID_REQUEST, True, False)
+    assert broker.config.dynamic(ConfigScope.BROKER) == {}
+    assert await connection.alter_broker_config("1", num_io_threads="9") == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(

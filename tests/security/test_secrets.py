@@ -161,6 +161,8 @@ class Peer:
             assert await admin.alter_broker_config("1", **{MODULE: JAAS.format(CHANGED)}) == 0
             for name in ("ssl.keystore.password", "no.such.password"):
                 await admin.alter_broker_config("1", **{name: CHANGED})
+            refused = await admin.alter_broker_config("1", **{MODULE: f'x "{WRONG}'})
+            assert refused == ErrorCode.INVALID_REQUEST
         now = claims_at(self.broker.clock.now_ms())
         bearer, unknown = signed(now, key_named("1")), signed(now, key_named("2"))
         self.secrets |= {bearer.encode(), unknown.encode()}

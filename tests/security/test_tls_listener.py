@@ -10,11 +10,13 @@ import pytest
 import trio
 import trustme
 
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.metadata import MetadataRequest
 from kafka_wire.schema import default_instance
 from tests.running_broker import Connection, make_broker, running, until
 from tests.security.tls_files import write_key_store
 from trio_broker.broker import Broker
+from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
 
 CA = trustme.CA()
@@ -48,6 +50,28 @@ async def test_a_renewed_file_counts_for_new_connections_and_a_bad_one_for_none(
         async with connected(broker) as (_, shown):
             assert shown != first
         assert (await connection.ask(default_instance(MetadataRequest), 12)).brokers
+
+
+async def test_a_setting_by_which_no_key_can_be_had_is_refused_and_the_one_before_stays(tmp_path):
+    key = "listener.name.ssl.ssl.keystore.location"
+    path = write_key_store(tmp_path / "key.pem", CA.issue_cert("localhost"))
+    other = write_key_store(tmp_path / "other.pem", CA.issue_cert("localhost"))
+    bad = tmp_path / "bad.pem"
+    bad.write_bytes(path.read_bytes())
+    bad.chmod(0o644)
+    settings = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(path)}
+    async with running(tmp_path / "data", **settings) as broker, connected(broker) as (connection, _):
+        for refused, reason in (
+            (str(bad), "others may read"),
+            ("/none", "No such file"),
+            ("/dev/zero", "no regular"),
+        ):
+            code, text = await connection.alter_broker_configs("1", {key: refused})
+            assert (code, reason in text) == (ErrorCode.INVALID_REQUEST, True), text
+            assert key not in broker.config.dynamic(ConfigScope.BROKER)
+        assert await connection.alter_broker_configs("1", {key: str(other)}) == (ErrorCode.NONE, "")
+        path.write_bytes(b"nonsense")
+        assert await connection.alter_broker_configs("1", {"num.io.threads": "9"}) == (ErrorCode.NONE, "")
 
 
 def test_a_listener_without_a_key_is_refused_in_one_line(tmp_path):

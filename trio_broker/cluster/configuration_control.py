@@ -10,7 +10,7 @@ Source: Kafka's ConfigurationControlManager, ConfigAdminManager and ControllerCo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -76,6 +76,30 @@ class ResourceReplacement:
 ConfigChange = ResourceAlterations | ResourceReplacement
 
 
+def validation(image: MetadataImage, config: BrokerConfig, change: ConfigChange) -> Callable[[], None] | None:
+    """Return what asks the parts of this broker about a change of its settings, None where it is about others.
+
+    It may block, and raises as ``decide_config_change``, by which other reasons to refuse are found.
+    """
+    resource = change.resource
+    if resource not in (CLUSTER_DEFAULT, ConfigResource.of_broker(config.node.node_id)):
+        return None
+    try:
+        changes = _changes(image, config, change)
+        changed = config.changed(scope_of(resource), changes)
+    except KafkaError:
+        return None
+
+    def validate() -> None:
+        try:
+            for each in config.validators:
+                each(changed, changes)
+        except ConfigError as error:
+            raise _refusal_of_broker(error) from None
+
+    return validate
+
+
 def decide_config_change(
     image: MetadataImage, config: BrokerConfig, change: ConfigChange
 ) -> ControllerResult[ConfigResource]:
@@ -91,17 +115,12 @@ def decide_config_change(
     is_of_other_broker = _is_of_other_broker(image, config, resource)
     if not is_of_other_broker:
         require_configurable(image, config, resource)
-    current = image.configs(resource)
-    if isinstance(change, ResourceReplacement):
-        wanted = _wanted_by_replacement(current, change.configs)
-    else:
-        wanted = _wanted_by_alterations(current, config, change)
-    changes = {name: value for name, value in wanted.items() if current.get(name) != value}
+    changes = _changes(image, config, change)
     any_pool_size = isinstance(change, ResourceAlterations) and change.any_pool_size
     if is_of_other_broker:
         _check_each(config, changes)
     else:
-        _check(config, resource, current, changes, any_pool_size)
+        _check(config, resource, image.configs(resource), changes, any_pool_size)
     records = [_record(resource, name, value) for name, value in changes.items()]
     following = (eligibility_changes, decommission_changes)
     beside = [change for changes_of in following for change in changes_of(image, config, resource, records)]
@@ -171,12 +190,28 @@ def _check_each(config: BrokerConfig, changes: Mapping[str, str | None]) -> None
         for name, value in changes.items():
             config.check_value(ConfigScope.BROKER, name, value)
     except ConfigError as error:
-        raise ConfigError(str(error), key=error.key, code=ErrorCode.INVALID_REQUEST) from None
+        raise _refusal_of_broker(error) from None
 
 
 def scope_of(resource: ConfigResource) -> ConfigScope:
     """Return which dynamic layer a broker resource names."""
     return ConfigScope.BROKER if resource.name else ConfigScope.CLUSTER
+
+
+def _refusal_of_broker(error: ConfigError) -> ConfigError:
+    # KAFKA-13609: whatever Kafka's DynamicBrokerConfig refuses is answered INVALID_REQUEST, although INVALID_CONFIG
+    # would fit better; clients expect it by now.
+    return ConfigError(str(error), key=error.key, code=ErrorCode.INVALID_REQUEST)
+
+
+def _changes(image: MetadataImage, config: BrokerConfig, change: ConfigChange) -> dict[str, str | None]:
+    """Return what differs afterwards; None takes a value away."""
+    current = image.configs(change.resource)
+    if isinstance(change, ResourceReplacement):
+        wanted = _wanted_by_replacement(current, change.configs)
+    else:
+        wanted = _wanted_by_alterations(current, config, change)
+    return {name: value for name, value in wanted.items() if current.get(name) != value}
 
 
 def _wanted_by_replacement(current: Mapping[str, str], configs: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -251,9 +286,7 @@ def _check(
         try:
             config.check_change(scope_of(resource), changes, any_pool_size=any_pool_size)
         except ConfigError as error:
-            # KAFKA-13609: whatever Kafka's DynamicBrokerConfig refuses is answered INVALID_REQUEST, although
-            # INVALID_CONFIG would fit better; clients expect it by now.
-            raise ConfigError(str(error), key=error.key, code=ErrorCode.INVALID_REQUEST) from None
+            raise _refusal_of_broker(error) from None
         return
     merged = {name: value for name, value in {**current, **changes}.items() if value is not None}
     for name in changes:

@@ -33,7 +33,7 @@ from trio_broker.cluster.broker_liveness import (
 from trio_broker.cluster.claim_offer import ClaimOffer
 from trio_broker.cluster.client_quota_control import QuotaAlteration, decide_client_quotas
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_broker_registration, decide_registration
-from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change
+from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change, validation
 from trio_broker.cluster.controller_channel import NotController
 from trio_broker.cluster.controller_client import ConfigOutcome
 from trio_broker.cluster.controller_result import ControllerResult, attempt
@@ -285,11 +285,25 @@ class Controller:
         return outcomes
 
     async def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> ConfigOutcome:
-        decisions = (attempt(partial(self._decide_config, change)) for change in changes)
+        refusals = [await self._refusal_by_parts(change) for change in changes]
+        decisions = (
+            refusal or attempt(partial(self._decide_config, change))
+            for change, refusal in zip(changes, refusals, strict=True)
+        )
         carried_out = await self.operations.carry_out(
             lambda: list_in_turns(decisions), validate_only=validate_only, is_recorded=True
         )
         return ConfigOutcome(*carried_out)
+
+    async def _refusal_by_parts(self, change: ConfigChange) -> KafkaError | None:
+        """Why a part of this broker could not follow a change of its settings, which takes reading and computing."""
+        if (validate := validation(self.image, self.config, change)) is None:
+            return None
+        try:
+            await self._runtime.workers.run(validate)
+        except KafkaError as refusal:
+            return refusal.with_traceback(None)
+        return None
 
     def _decide_config(self, change: ConfigChange) -> ControllerResult[ConfigResource]:
         # A broker checks its own settings against what is in effect: the rule about pool sizes is about those that run.

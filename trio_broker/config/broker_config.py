@@ -16,7 +16,7 @@ Source: Kafka's DynamicBrokerConfig (layers, validateConfigs), DynamicThreadPool
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -80,6 +80,12 @@ class PoolLimits:
     maximum: int
 
 
+ReconfigurationValidator = Callable[["BrokerConfig", Collection[str]], None]
+"""Raises ConfigError for settings that a part of the broker could not follow, of which the names are new; may block.
+
+Source: Kafka's Reconfigurable.validateReconfiguration."""
+
+
 class BrokerConfig:
     """The effective settings of one broker, as one settings object for each part of the broker.
 
@@ -115,6 +121,8 @@ class BrokerConfig:
         """One line for each static setting that is ignored or deprecated."""
         self.without_effect: list[str] = []
         """One line for each static setting of a key of Kafka that has no effect here."""
+        self.validators: list[ReconfigurationValidator] = []
+        """Of parts of the broker, asked before a change is written."""
         self._static_levels = settings.levels
         self._static: dict[str, str] = {}
         for name, setting in settings.effective.items():
@@ -191,6 +199,18 @@ class BrokerConfig:
             for key in THREAD_POOLS:
                 _check_pool_size(key, self.pool_limits(key), checked.values[key.name])
         self._checked = checked
+
+    def changed(self, scope: ConfigScope, changes: Mapping[str, str | None]) -> BrokerConfig:
+        """Return the settings as they would be with ``changes``.
+
+        Raises:
+            ConfigError: as ``check_change``, but for the sizes of pools.
+        """
+        other = copy(self)
+        other.check_change(scope, changes, any_pool_size=True)
+        assert other._checked is not None, "it was checked"
+        other._take(other._checked)
+        return other
 
     def check_value(self, scope: ConfigScope, name: str, text: str | None) -> None:
         """Check one key of a change by itself, without its effect on other keys, which ``check_change`` checks.

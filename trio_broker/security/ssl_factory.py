@@ -79,14 +79,22 @@ class SslFactory:
             return ANONYMOUS
         return KafkaPrincipal(USER_TYPE, self._mapper.name(distinguished_name(certificate)))
 
-    def _take(self, config: SslConfig) -> None:
+    def validate(self, config: SslConfig) -> tuple[ssl.SSLContext, SslPrincipalMapper]:
+        """Return what ``config`` says.
+
+        Raises:
+            ConfigError: it cannot be taken.
+        """
         try:
             mapper = SslPrincipalMapper.parse(config.ssl_principal_mapping_rules)
-            context = server_context(config, self.now())
+            return server_context(config, self.now()), mapper
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise ConfigError(f"listener {self.listener}: {reason}") from None
-        self.config, self.context, self._mapper = config, context, mapper
+
+    def _take(self, config: SslConfig) -> None:
+        self.context, self._mapper = self.validate(config)
+        self.config = config
 
 
 def server_context(config: SslConfig, now: datetime) -> ssl.SSLContext:
