@@ -1,0 +1,58 @@
+// @platformatic/kafka by TLS and logins: see secured_clients.py. Reads cases, and prints how writing and reading ended.
+import fs from "node:fs";
+import "./node_20.mjs";
+
+const { Consumer, Producer, stringSerializers, stringDeserializers } = await import("@platformatic/kafka");
+
+function options({ servers, ca, certificate, mechanism, user, password, token }) {
+  const pem = certificate && fs.readFileSync(certificate);
+  const credentials = mechanism === "OAUTHBEARER" ? { token } : { username: user, password };
+  return {
+    clientId: "compat",
+    bootstrapBrokers: [servers],
+    retries: 0,
+    tls: { ca: [fs.readFileSync(ca)], ...(pem ? { cert: pem, key: pem } : {}) },
+    ...(mechanism ? { sasl: { mechanism, ...credentials } } : {}),
+  };
+}
+
+// Errors come in several layers; the innermost has the code of the protocol or of TLS.
+function name(error) {
+  const inner = error.errors?.[0] ?? error.cause;
+  return inner ? name(inner) : error.apiId ?? error.code ?? error.message;
+}
+
+async function outcome(action) {
+  try {
+    await action();
+    return "ok";
+  } catch (error) {
+    return name(error);
+  }
+}
+
+async function write(one) {
+  const producer = new Producer({ ...options(one), serializers: stringSerializers });
+  try {
+    await producer.send({ messages: [{ topic: one.topic, value: "x" }], acks: -1 });
+  } finally {
+    await producer.close();
+  }
+}
+
+async function read(one) {
+  const consumer = new Consumer({ ...options(one), groupId: one.group, maxWaitTime: 100, deserializers: stringDeserializers });
+  try {
+    const stream = await consumer.consume({ topics: [one.topic], mode: "committed", fallbackMode: "earliest" });
+    for await (const _ of stream) break;
+  } finally {
+    await consumer.close(true).catch(() => {}); // one that never joined cannot leave
+  }
+}
+
+const outcomes = {};
+for (const one of JSON.parse(fs.readFileSync(0))) {
+  outcomes[one.name] = [await outcome(() => write(one)), await outcome(() => read(one))];
+}
+console.log(JSON.stringify(outcomes));
+process.exit(0);
