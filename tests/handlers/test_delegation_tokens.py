@@ -154,6 +154,12 @@ async def test_a_token_is_seen_by_those_that_it_concerns_or_that_have_a_right(br
     assert await described(eve, "bob") == {other.token_id}
 
 
+async def test_without_an_authorizer_each_user_sees_all(open_wire_client):
+    open_to_all = await open_wire_client(delegation_token_secret_key=SECRET_KEY)
+    token = await create(open_to_all.as_user("alice"))
+    assert await described(open_to_all.as_user("eve")) == {token.token_id}
+
+
 async def test_owner_and_renewers_prolong_a_token_until_it_is_over(broker):
     token = await create(broker.as_user("alice"), "rita")
     rita, now_ms = broker.as_user("rita"), broker.clock.now_ms()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import trustme
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.create_delegation_token import CreateDelegationTokenRequest
+from kafka_wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kafka_wire.messages.metadata import MetadataRequest
 from kafka_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest
@@ -126,6 +127,19 @@ async def test_a_session_is_not_renewed_by_a_token_that_is_over(connection, toke
     await log_in(connection, by_token(*token))
     clock.advance(61 * MINUTE)
     assert (await log_in(connection, by_token(*token))).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert not await is_served(connection)
+
+
+async def test_a_token_that_is_ended_lets_nobody_in_any_more_and_its_sessions_go_on(broker, connection, token, clock):
+    await log_in(connection, by_token(*token))
+    async with connected(broker) as owner:
+        await log_in(owner, PlainSaslClient("alice", "alice-secret"))
+        end = ExpireDelegationTokenRequest(hmac=b64decode(token[1]), expiry_time_period_ms=-1)
+        assert (await owner.ask(end, 2)).error_code == ErrorCode.NONE
+    async with connected(broker) as late:
+        assert (await log_in(late, by_token(*token))).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert await is_served(connection)
+    clock.advance(61 * MINUTE)
     assert not await is_served(connection)
 
 

@@ -33,6 +33,7 @@ COMMANDS = {
     "import-kafka": "trio_broker.cli.import_kafka:import_kafka",
     "pipeline": "trio_broker.cli.pipeline:pipeline",
     "quotas": "trio_broker.cli.quotas:quotas",
+    "tokens": "trio_broker.cli.tokens:tokens",
     "ready": "trio_broker.cli.ready:ready",
     "version": "trio_broker.cli.version:version",
 }
@@ -45,6 +46,7 @@ ALIASES = {
     "transaction": "transactions",
     "config": "configs",
     "quota": "quotas",
+    "token": "tokens",
     "user": "users",
 }
 """The singular forms, which rpk uses."""

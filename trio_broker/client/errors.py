@@ -33,9 +33,13 @@ EXPLANATIONS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.PRODUCER_FENCED: "another producer has it by now",
     ErrorCode.INVALID_PRODUCER_EPOCH: "the producer has another epoch by now",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a newer coordinator has written there by now",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "its brokers have no delegation.token.secret.key",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "it takes a login, and by no delegation token",
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: "only its owner and its renewers may do that",
+    ErrorCode.DELEGATION_TOKEN_EXPIRED: "it is over",
 }
-"""The explanation of a code that the broker sends without a message, as it does for groups, offsets and transactional
-ids. What "it" is says the subject of the error."""
+"""The explanation of a code that the broker sends without a message, as it does for groups, offsets, transactional
+ids and tokens. What "it" is says the subject of the error."""
 
 
 class ClientError(Exception):
