@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import subprocess
+from base64 import b64encode
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import attrs
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from tests.compat.kafka_process import KafkaProcess
+from tests.compat.kafka_process import HOST, KafkaProcess, free_ports
 from tests.fork_server import run_command
 from tests.waits import flushed, scaled, within
+from trio_broker.cli import main
+from trio_broker.cluster.delegation_token_control import NewToken, token_hmac
+from trio_broker.security.kafka_principal import USER_TYPE, KafkaPrincipal
+from trio_broker.testing.broker_thread import BrokerThread
 from trio_broker.testing.process import BrokerProcess
 
 TOPIC = "orders"
@@ -28,7 +34,30 @@ VALUE_BYTES = 5000
 
 SEGMENT_BYTES = 200_000
 
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+SECRET_KEY = "of the cluster"
+OWNER = KafkaPrincipal(USER_TYPE, "alice")
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@attrs.define
+class KafkaWithTokens(KafkaProcess):
+    """Clients log in by delegation tokens at ``token_port``."""
+
+    token_port: int = attrs.field(factory=lambda: free_ports(1)[0])
+
+    def settings(self, port: int, controller_port: int) -> dict[str, str]:
+        settings = super().settings(port, controller_port)
+        return {
+            **settings,
+            "listeners": f"{settings['listeners']},TOKENS://{HOST}:{self.token_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TOKENS:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "listener.name.tokens.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE};",
+            "delegation.token.secret.key": SECRET_KEY,
+        }
 
 
 @attrs.frozen
@@ -100,14 +129,25 @@ def export(source: Path, target: Path) -> subprocess.CompletedProcess[str]:
     return run_command(["export-kafka", source, target], 60)
 
 
+@attrs.frozen
+class Source:
+    """A directory that was stopped cleanly, what its broker had served, and a delegation token there."""
+
+    directory: Path
+    held: Held
+    token_id: str
+
+
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Held]:
-    """A directory that was stopped cleanly, and what its broker had served."""
+def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
     directory = tmp_path_factory.mktemp("ours") / "data"
     with BrokerProcess(directory, has_admin=False) as process:
         fill(process.bootstrap_servers)
         held = held_by(process.bootstrap_servers)
-    return directory, held
+    with BrokerThread(directory, delegation_token_secret_key=SECRET_KEY) as thread:
+        create = thread.broker.services.controller.create_delegation_token
+        token = thread.call(create, NewToken(OWNER, OWNER, (), max_lifetime_ms=-1))
+    return Source(directory, held, token.token_id)
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -118,13 +158,14 @@ def contents(directory: Path) -> dict[str, bytes]:
     }
 
 
-def test_kafka_serves_all_that_was_exported(source: tuple[Path, Held], tmp_path: Path):
-    directory, held = source
+def test_kafka_serves_all_that_was_exported(source: Source, tmp_path: Path):
+    directory, held = source.directory, source.held
     before = contents(directory)
     assert len([name for name in before if name.startswith(TOPIC) and name.endswith(".log")]) > PARTITIONS
     assert export(directory, tmp_path / "kafka/data").returncode == 0
     assert contents(directory) == before
-    with KafkaProcess(tmp_path / "kafka") as kafka:
+    kafka = KafkaWithTokens(tmp_path / "kafka")
+    with kafka:
         assert held_by(kafka.bootstrap_servers) == held
         assert not list(kafka.data_directory.glob("*-stray"))
         # It goes on where ours ended.
@@ -133,13 +174,22 @@ def test_kafka_serves_all_that_was_exported(source: tuple[Path, Held], tmp_path:
         producer.produce(TOPIC, b"one more", partition=0, on_delivery=lambda _, sent: offsets.append(sent.offset()))
         assert flushed(producer, SECONDS)
         assert offsets == [RECORDS * len(CODECS) // PARTITIONS]
+        # Our command has Kafka as its judge, too.
+        by_token = tmp_path / "token.properties"
+        password = b64encode(token_hmac(SECRET_KEY, source.token_id)).decode()
+        by_token.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
+            f'sasl.jaas.config={SCRAM_MODULE} username="{source.token_id}" password="{password}" tokenauth="true";\n'
+        )
+        words = ["topics", "list", "-b", f"{HOST}:{kafka.token_port}", "--command-config", str(by_token)]
+        listed = CliRunner().invoke(main, words)
+        assert (listed.exit_code, TOPIC in listed.stdout) == (0, True), listed.output
 
 
-def test_what_cannot_be_exported_is_refused_in_one_line(source: tuple[Path, Held], tmp_path: Path):
-    directory, _ = source
-    refused = export(directory, tmp_path / "here")
+def test_what_cannot_be_exported_is_refused_in_one_line(source: Source, tmp_path: Path):
+    refused = export(source.directory, tmp_path / "here")
     assert refused.returncode == 0, refused.stderr
-    again = export(directory, tmp_path / "here")
+    again = export(source.directory, tmp_path / "here")
     assert (again.returncode, again.stderr.count("\n")) == (1, 1)
     assert "is not empty" in again.stderr
     (tmp_path / "here/.kafka_cleanshutdown").unlink()
