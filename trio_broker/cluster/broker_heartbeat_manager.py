@@ -9,7 +9,7 @@ Source: Kafka's BrokerHeartbeatManager and BrokerHeartbeatTracker.
 from __future__ import annotations
 
 import enum
-from collections.abc import Set
+from collections.abc import Collection, Set
 from typing import Final
 
 import attrs
@@ -48,6 +48,8 @@ class _Session:
     last_contact_seconds: float
     metadata_offset: int = NOTHING_READ
     controlled_shutdown_offset: int | None = None
+    was_heard: bool = True
+    """Whether the broker was in contact with this controller."""
 
 
 class BrokerHeartbeatManager:
@@ -60,7 +62,7 @@ class BrokerHeartbeatManager:
     def begin(self, image: MetadataImage, now: float) -> None:
         """Give every broker that is not fenced a whole session: nobody knows when it was heard last."""
         self._sessions = {
-            broker.broker_id: _Session(broker.broker_epoch, now)
+            broker.broker_id: _Session(broker.broker_epoch, now, was_heard=False)
             for broker in image.brokers.values()
             if not broker.fenced
         }
@@ -73,14 +75,14 @@ class BrokerHeartbeatManager:
         """Note that a heartbeat has arrived, before it is its turn: one change may keep all others waiting."""
         session = self._sessions.get(broker_id)
         if session is not None and session.broker_epoch == broker_epoch:
-            session.last_contact_seconds = now
+            session.last_contact_seconds, session.was_heard = now, True
 
     def touch(self, heartbeat: BrokerHeartbeat, now: float) -> None:
         """Note that a broker is in contact. To be called when what its heartbeat has changed is written."""
         session = self._sessions.get(heartbeat.broker_id)
         if session is None or session.broker_epoch != heartbeat.broker_epoch:
             session = self._sessions[heartbeat.broker_id] = _Session(heartbeat.broker_epoch, now)
-        session.last_contact_seconds = now
+        session.last_contact_seconds, session.was_heard = now, True
         session.metadata_offset = heartbeat.current_metadata_offset
 
     def begin_controlled_shutdown(self, broker_id: int, offset: int) -> None:
@@ -96,9 +98,19 @@ class BrokerHeartbeatManager:
     # --- questions ---
 
     def has_valid_session(self, broker_id: int, now: float) -> bool:
-        """Whether a broker of this id is in contact, so that no other process may take its place."""
+        """Whether a broker of this id is in contact, or was given a session that lasts."""
         session = self._sessions.get(broker_id)
         return session is not None and now <= session.last_contact_seconds + self.session_timeout_seconds
+
+    def keeps_place(self, broker: BrokerImage, log_dirs: Collection[bytes], now: float) -> bool:
+        """Whether ``broker`` may be alive, so that no other process, which has ``log_dirs``, may take its place.
+
+        Of one that was not heard yet a directory tells: two processes do not have it at a time. So a cluster that was
+        killed as a whole does not wait for the sessions of its earlier life.
+        """
+        session = self._sessions.get(broker.broker_id)
+        has_ended = session is not None and not session.was_heard and not set(broker.log_dirs).isdisjoint(log_dirs)
+        return not has_ended and self.has_valid_session(broker.broker_id, now)
 
     def stale_broker(self, image: MetadataImage, now: float) -> int | None:
         """Return a broker whose session has ended and that is not fenced yet, the longest silent first.

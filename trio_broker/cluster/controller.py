@@ -380,14 +380,16 @@ class Controller:
 
     async def register_broker(self, node: NodeRegistration) -> int:
         now = self._runtime.clock.monotonic
+
+        def decide() -> Steps[ControllerResult[int]]:
+            existing = self.image.brokers.get(node.node_id)
+            has_session = existing is not None and self.sessions.keeps_place(existing, node.log_dirs, now())
+            return decide_broker_registration(
+                self.image, self.settings, node, has_session=has_session, broker_epoch=self.writer.end_offset
+            )
+
         return await self.operations.decide(
-            lambda: decide_broker_registration(
-                self.image,
-                self.settings,
-                node,
-                has_session=self.sessions.has_valid_session(node.node_id, now()),
-                broker_epoch=self.writer.end_offset,
-            ),
+            decide,
             written=lambda broker_epoch: self.sessions.register(node.node_id, broker_epoch, now()),
         )
 

@@ -16,7 +16,7 @@ ANSWER_SECONDS = 0.5
 """More than a request takes that waits for nothing."""
 
 
-def test_a_client_learns_at_once_that_a_topic_is_not_there_while_a_controller_is_elected():
+def test_a_client_hears_soon_that_a_topic_is_not_there_while_a_controller_is_elected():
     async def kill_controller(simulation: ClusterSimulation) -> list[list[int]]:
         cluster = simulation.cluster
         controller = cluster.controller

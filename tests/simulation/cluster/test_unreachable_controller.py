@@ -8,10 +8,13 @@ from typing import Any
 import trio
 
 from tests.simulation.cluster.cluster_simulation import Begin, ClusterSimulation, run_prepared
-from tests.simulation.cluster.simulated_cluster import ClusterMachine, SimulatedCluster
+from tests.simulation.cluster.simulated_cluster import SETTINGS, ClusterMachine, SimulatedCluster
 from trio_broker.broker import Broker
+from trio_broker.cluster.etcd.lease_keeper import LEASE_SECONDS
 
 BEGIN = Begin(3, "page-cache")
+
+SESSION_SECONDS = int(SETTINGS["broker.session.timeout.ms"]) / 1000
 
 SOON_SECONDS = 6.0
 """Two sessions of brokers, the offer of a claim, and some heartbeats."""
@@ -83,3 +86,16 @@ def test_a_broker_that_does_not_serve_yet_is_the_controller_no_longer_than_it_re
 
     run_prepared(BEGIN, start_alone)
     assert seen == [False]
+
+
+def test_a_cluster_that_was_killed_as_a_whole_does_not_wait_for_the_sessions_before():
+    async def kill_all(simulation: ClusterSimulation) -> None:
+        cluster = simulation.cluster
+        for machine in cluster.machines:
+            await machine.kill()
+        with trio.fail_after(SESSION_SECONDS + LEASE_SECONDS):
+            async with trio.open_nursery() as starting:
+                for machine in cluster.machines:
+                    starting.start_soon(machine.start)
+
+    run_prepared(BEGIN, kill_all)
