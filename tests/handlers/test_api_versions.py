@@ -135,6 +135,7 @@ async def test_a_client_that_means_another_broker_starts_from_its_bootstrap_addr
         ("two words", "1"),
         ("a\nb", "1"),
         ("ä", "1"),
+        ("a" * 301, "1"),
     ],
 )
 async def test_a_software_name_that_is_none_is_an_invalid_request(wire, version, name, software_version):

@@ -11,20 +11,23 @@ from trio_broker.network.channel import PlaintextChannel
 from trio_broker.network.connection import Connection
 from trio_broker.network.departed_clients import KEPT_MS, MAX_CLIENTS, MAX_CONNECTIONS, DepartedClients
 from trio_broker.network.errors import CloseCause, CloseConnection
+from trio_broker.network.failed_handshakes import MAX_TEXT_CHARACTERS
 from trio_broker.network.recent_errors import MAX_CLIENT_ID_CHARACTERS
 from trio_broker.network.request_channel import ConnectionInfo
 
 PEER = CloseConnection("closed by the client", CloseCause.PEER)
 
 
-def leave(departed: DepartedClients, client_id: str | None, *, now_ms: int = 0, number: int = 1) -> None:
+def leave(
+    departed: DepartedClients, client_id: str | None, *, now_ms: int = 0, number: int = 1, why: CloseConnection = PEER
+) -> None:
     """End a connection of that client; without an id it has sent no request."""
     with socket.socket() as sock:
         info = ConnectionInfo(number, "PLAINTEXT", "127.0.0.1", 50_000, "127.0.0.1", 9092)
         connection = Connection(PlaintextChannel(sock), info, FrameReceiver(1000), 0.0)
         if client_id is not None:
             connection.header = RequestHeader(ApiKey.METADATA, 9, 1, client_id)
-        departed.add(connection, PEER, now=5.0, now_ms=now_ms)
+        departed.add(connection, why, now=5.0, now_ms=now_ms)
 
 
 def kept(departed: DepartedClients, now_ms: int = 0) -> list[tuple[str, int]]:
@@ -62,3 +65,10 @@ def test_clients_without_a_name_or_with_a_long_one_are_not_kept():
     leave(departed, None)
     leave(departed, "x" * (MAX_CLIENT_ID_CHARACTERS + 1))
     assert kept(departed) == []
+
+
+def test_a_reason_is_kept_as_far_as_it_is_shown():
+    departed = DepartedClients()
+    leave(departed, "a", why=CloseConnection(f"login failed: no such user: {'x' * 10_000}", CloseCause.AUTHENTICATION))
+    [connection] = departed.connections(0)
+    assert len(connection.reason) == MAX_TEXT_CHARACTERS

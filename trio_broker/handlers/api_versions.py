@@ -29,8 +29,9 @@ from trio_broker.handlers.support.registry import advertised_apis, handles
 from trio_broker.handlers.support.rights import NoRight
 from trio_broker.handlers.support.services import NodeInfo
 
-SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""KIP-511: the form of a client's software name and version, which appear in logs and metrics."""
+SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]{0,298}[a-zA-Z0-9])?")
+"""KIP-511: the form of a client's software name and version, which appear in logs and metrics. Of 300 characters at
+most, though Kafka has no limit: they are logged and kept, and anybody may send 32 KiB before a login."""
 
 SOFTWARE_SINCE_VERSION = 3
 

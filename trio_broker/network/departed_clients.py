@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from trio_broker.network.connection import Connection
 from trio_broker.network.connection_statistics import connection_statistics
 from trio_broker.network.errors import CloseConnection
+from trio_broker.network.failed_handshakes import MAX_TEXT_CHARACTERS
 from trio_broker.network.recent_errors import MAX_CLIENT_ID_CHARACTERS
 from trio_broker.network.statistics import DepartedConnection
 
@@ -41,7 +42,8 @@ class DepartedClients:
         software = connection.client.software
         key = client_id, software.name, software.version
         kept = self._connections.setdefault(key, deque(maxlen=MAX_CONNECTIONS))
-        kept.append(DepartedConnection(connection_statistics(connection, now=now, now_ms=now_ms), now_ms, str(reason)))
+        text = str(reason)[:MAX_TEXT_CHARACTERS]
+        kept.append(DepartedConnection(connection_statistics(connection, now=now, now_ms=now_ms), now_ms, text))
         self._connections.move_to_end(key)
         while len(self._connections) > MAX_CLIENTS or self._oldest_is_over(now_ms):
             self._connections.popitem(last=False)
