@@ -33,6 +33,10 @@ MAX_ITERATIONS: Final = 16384
 """Kafka's limit for a new password. A client takes no more from a broker either: each is two blocks of a hash, and a
 number that the other side chooses must not hold it for minutes."""
 
+MAX_MESSAGE_BYTES: Final = 8192
+"""Room for a name of some thousand letters. One of half a megabyte, which anybody may send before a login, takes a
+sixth of a second to read and a hundred megabytes."""
+
 SALT_BITS: Final = 130
 """Of the salts that Kafka's tools make, which are text: a number to the base of 36."""
 
@@ -232,6 +236,8 @@ def _unescaped(name: str) -> str:
 
 
 def _matched(pattern: re.Pattern[str], token: bytes, name: str) -> re.Match[str]:
+    if len(token) > MAX_MESSAGE_BYTES:
+        raise WireError(f"the SCRAM {name} has {len(token)} bytes, at most {MAX_MESSAGE_BYTES} are read")
     # The message itself is left out of the error: it may have a proof or a name in it.
     try:
         found = pattern.fullmatch(token.decode())
