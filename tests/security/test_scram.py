@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from kafka_wire.errors import WireError
 from kafka_wire.sasl.mechanisms import ScramSaslClient
 from kafka_wire.sasl.scram import MAX_MESSAGE_BYTES, ClientFirst, ScramMechanism, ServerFirst, escaped, xor
-from tests.security.sasl_conversation import PASSWORDS, SERVER_NONCE, SHA_256, credential_of, scram_server
+from tests.security.sasl_conversation import (
+    PASSWORDS,
+    SERVER_NONCE,
+    SHA_256,
+    credential_of,
+    scram_server,
+)
 from trio_broker.security.sasl.sasl_server import Identity, SaslFailure
 from trio_broker.security.sasl.scram import ScramSaslServer, TokenLogin
 
@@ -173,17 +179,11 @@ def token_server() -> ScramSaslServer:
 
 
 def token_final(server: ScramSaslServer, token_id: str, password: str) -> bytes:
-    """The last token of a client with a delegation token, whose first one says so."""
-    bare = f"n={token_id},r=client,tokenauth=true"
-    first = server.evaluate(f"n,,{bare}".encode()).token
-    assert first is not None
-    challenge = ServerFirst.parse(first)
-    signed = f"c=biws,r={challenge.nonce}"
-    salted = SHA_256.salted_password(password, challenge.salt, challenge.iterations)
-    stored = SHA_256.credential(salted, challenge.salt, challenge.iterations).stored_key
-    signature = SHA_256.hmac(stored, f"{bare},{challenge.text},{signed}".encode())
-    proof = xor(SHA_256.client_key(salted), signature)
-    return f"{signed},p={b64encode(proof).decode()}".encode()
+    """The last token of a client with a delegation token."""
+    asking = ScramSaslClient(SHA_256, token_id, password, "client", is_token=True)
+    final = asking.evaluate(server.evaluate(asking.first_token()).token)
+    assert final is not None
+    return final
 
 
 def test_a_client_with_a_delegation_token_is_its_owner_until_it_ends():
@@ -196,8 +196,8 @@ def test_a_client_with_a_delegation_token_is_its_owner_until_it_ends():
     ("name", "password", "reason"),
     [
         ("t", "wrong", "wrong password: 't'"),
-        ("unknown", "token-secret", "no such user: 'unknown'"),
-        ("alice", PASSWORDS["alice"], "no such user: 'alice'"),
+        ("unknown", "token-secret", "no such token: 'unknown'"),
+        ("alice", PASSWORDS["alice"], "no such token: 'alice'"),
     ],
 )
 def test_a_token_is_no_password_and_a_password_no_token(name, password, reason):

@@ -76,6 +76,10 @@ class ResourceReplacement:
 ConfigChange = ResourceAlterations | ResourceReplacement
 
 
+ASKED_ABOUT = ("ssl.", "sasl.")
+"""What the names of settings have whose values are not enough to judge them: files are read, and more."""
+
+
 def validation(image: MetadataImage, config: BrokerConfig, change: ConfigChange) -> Callable[[], None] | None:
     """Return what asks the parts of this broker about a change of its settings, None where it is about others.
 
@@ -86,6 +90,8 @@ def validation(image: MetadataImage, config: BrokerConfig, change: ConfigChange)
         return None
     try:
         changes = _changes(image, config, change)
+        if not any(part in name for name in changes for part in ASKED_ABOUT):
+            return None
         changed = config.changed(scope_of(resource), changes)
     except KafkaError:
         return None

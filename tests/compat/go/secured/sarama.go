@@ -85,7 +85,7 @@ func (its ibm) read(one testCase) error {
 		return err
 	}
 	defer group.Close()
-	limit, stop := context.WithTimeout(context.Background(), patience)
+	limit, stop := context.WithTimeout(context.Background(), limitPerCall)
 	defer stop()
 	ctx, cancel := context.WithCancel(limit)
 	defer cancel()
@@ -94,7 +94,7 @@ func (its ibm) read(one testCase) error {
 	select {
 	case err = <-failed:
 	case err = <-group.Errors():
-	case <-time.After(patience):
+	case <-time.After(limitPerCall):
 	}
 	return errors.Join(err, limit.Err())
 }
