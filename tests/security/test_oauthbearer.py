@@ -11,8 +11,10 @@ from kafka_wire.sasl.mechanisms import OAuthBearerSaslClient
 from kafka_wire.schema import default_instance
 from tests.security.sasl_conversation import Conversation, authenticator
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.security.sasl.failed_attempts import BURST
 from trio_broker.security.sasl.oauthbearer import InvalidToken, OAuthBearerSaslServer, parse_initial_response
 from trio_broker.security.sasl.sasl_server import Identity, SaslFailure
+from trio_broker.security.sasl.server_authenticator import SaslState
 
 REFUSED = b'{"status":"invalid_token"}'
 
@@ -72,6 +74,26 @@ def test_a_refused_token_is_answered_in_json_and_its_acknowledgement_with_the_fa
     step, answer = talk.token(client.evaluate(answer.auth_bytes))
     assert (answer.error_code, answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, REFUSED.decode())
     assert step.failure == "it is not good (OAUTHBEARER, authentication)"
+
+
+def test_the_reason_of_a_refusal_is_noted_too_if_the_client_goes_on_as_if_it_were_none(talk):
+    """As aiokafka 0.14 does."""
+    talk.token(OAuthBearerSaslClient("bad").first_token())
+    step, _ = talk.send(default_instance(MetadataRequest), 1)
+    assert step.failure == "unexpected Metadata request during authentication, behind a refusal: it is not good"
+
+
+@pytest.mark.parametrize("is_acknowledged", [False, True])
+def test_a_refused_token_is_one_failed_attempt_acknowledged_or_not(talk, is_acknowledged):
+    attempts = talk.server.attempts
+    for _ in range(BURST):
+        assert not attempts.is_exhausted(talk.server.host)
+        talk.server.state = SaslState.HANDSHAKE
+        talk.handshake("OAUTHBEARER")
+        talk.token(OAuthBearerSaslClient("bad").first_token())
+        if is_acknowledged:
+            talk.token(b"\x01")
+    assert attempts.is_exhausted(talk.server.host)
 
 
 def test_after_a_refusal_no_other_token_is_looked_at(talk):

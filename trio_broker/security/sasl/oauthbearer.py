@@ -54,7 +54,7 @@ class OAuthBearerSaslServer:
             identity = self.validate(bearer)
         except InvalidToken as error:
             self._refusal = f"{error}"
-            return Evaluation(INVALID_TOKEN.encode())
+            return Evaluation(INVALID_TOKEN.encode(), refusal=self._refusal)
         if authorization_id not in ("", identity.user):
             for_client = (
                 "Authentication failed: Client requested an authorization id that is different from the token's"

@@ -36,10 +36,14 @@ class Identity:
 
 @attrs.frozen
 class Evaluation:
-    """The token for the client, and who it is once the last of its tokens has proved it."""
+    """The token for the client, and who it is once the last of its tokens has proved it.
+
+    ``refusal`` is why its credential was refused, where the mechanism wants that acknowledged before it fails.
+    """
 
     token: bytes
     identity: Identity | None = None
+    refusal: str = ""
 
 
 class SaslServer(Protocol):

@@ -107,6 +107,8 @@ class SaslServerAuthenticator:
     """Whether tokens travel in SaslAuthenticate."""
     _header: RequestHeader = attrs.field(factory=lambda: RequestHeader(ApiKey.SASL_AUTHENTICATE, 0, 0, None))
     """Of the latest request, for tokens without one."""
+    _refusal: str = ""
+    """Why the credential of this authentication was refused, before the client has acknowledged it."""
     _began: float = 0.0
     """When the latest authentication began."""
 
@@ -158,14 +160,16 @@ class SaslServerAuthenticator:
         elif self.state is SaslState.AUTHENTICATE and header.api_key == ApiKey.SASL_AUTHENTICATE:
             request = decode(SaslAuthenticateRequest, header.api_version, frame, position)[0]
             return self._evaluate(bytes(request.auth_bytes), header.api_version)
-        return self._failed(f"unexpected {api_name(header.api_key)} request during {self._attempt}")
+        # Some clients take a refusal for a success.
+        why = f", behind a refusal: {self._refusal}" if self._refusal else ""
+        return self._failed(f"unexpected {api_name(header.api_key)} request during {self._attempt}{why}")
 
     def _choose_mechanism(self, request: SaslHandshakeRequest) -> SaslStep:
         mechanism, names = request.mechanism, list(self.mechanisms)
         if mechanism not in self.mechanisms:
             refusal = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=names)
             return self._failed(f"Unsupported SASL mechanism {mechanism[:100]!r}", self._encoded(refusal))
-        self._began = self.clock.monotonic()
+        self._began, self._refusal = self.clock.monotonic(), ""
         try:
             self._server = self.mechanisms[mechanism]()
         except ConfigError as error:
@@ -190,8 +194,12 @@ class SaslServerAuthenticator:
             if identity is not None:
                 self._require_same_user(identity.user)
         except SaslFailure as failure:
-            self.attempts.note(self.host)
+            if not self._refusal:
+                self.attempts.note(self.host)
             return self._refused(failure)
+        if evaluation.refusal:
+            self._refusal = evaluation.refusal
+            self.attempts.note(self.host)
         lifetime_ms = 0 if identity is None else self._begin_session(identity)
         if not self._has_headers:
             answer: Sequence[bytes] = [evaluation.token]
