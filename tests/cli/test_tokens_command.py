@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from trio_broker.cli import main
 from trio_broker.cli.client_properties import properties_text
+from trio_broker.cli.tokens import YEAR_10000_MS, time_text
 from trio_broker.testing.broker_thread import BrokerThread
 
 MODULES = "org.apache.kafka.common.security"
@@ -80,6 +81,14 @@ def test_a_token_is_created_used_prolonged_and_ended(tokens):
     assert (ended.exit_code, ended.stdout.split()[-1]) == (0, "yes")
     assert tokens.listed("alice") == []
     assert "SASL_AUTHENTICATION_FAILED" in tokens.by_token(token, "topics", "list").stderr
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "text"),
+    [(0, "1970-01-01T00:00:00Z"), (253_402_300_799_999, "9999-12-31T23:59:59Z"), (YEAR_10000_MS, "never")],
+)
+def test_an_end_beyond_all_dates_is_none(timestamp_ms, text):
+    assert time_text(timestamp_ms) == text
 
 
 def test_a_password_is_shown_once_and_a_token_that_is_not_seen_is_none(tokens):

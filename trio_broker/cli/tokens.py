@@ -29,6 +29,9 @@ from trio_broker.client.kafka_client import KafkaClient
 
 COLUMNS: Final = {"TOKEN": "token", "OWNER": "owner", "RENEWERS": "renewers", "EXPIRES": "expires", "LATEST": "latest"}
 
+YEAR_10000_MS: Final = 253_402_300_800_000
+"""From which on Python has no dates. A broker may allow tokens for all that an int64 has."""
+
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
@@ -60,6 +63,8 @@ def row(token: DelegationToken) -> dict[str, Any]:
 
 
 def time_text(timestamp_ms: int) -> str:
+    if timestamp_ms >= YEAR_10000_MS:
+        return "never"
     return datetime.fromtimestamp(timestamp_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
