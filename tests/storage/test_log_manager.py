@@ -18,7 +18,7 @@ from trio_broker.common.log_throttle import LOG_INTERVAL_SECONDS
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import ManualClock
-from trio_broker.runtime.disk import Disk
+from trio_broker.runtime.disk import DirectoryEntry, Disk
 from trio_broker.runtime.real_disk import RealDisk, RealFile
 from trio_broker.storage import checkpoints
 from trio_broker.storage.errors import DataDirectoryError, LogUnusable, StorageFailed
@@ -90,6 +90,20 @@ def test_a_clean_stop_and_start(start: Manager, batch: Batch, clock: ManualClock
     assert (report.failures, report.strays) == ({}, [])
     assert manager.logs[ORDERS].log_end_offset == 3
     assert not (data / ".kafka_cleanshutdown").exists()
+
+
+def test_a_start_lists_each_data_directory_once(start: Manager, monkeypatch: pytest.MonkeyPatch):
+    manager = start("one", "two", load=False)
+    listed: list[str] = []
+    list_directory = RealDisk.list_directory
+
+    def note(disk: RealDisk, path: PurePath) -> list[DirectoryEntry]:
+        listed.append(path.name)
+        return list_directory(disk, path)
+
+    monkeypatch.setattr(RealDisk, "list_directory", note)
+    load_logs(manager, lambda partition, topic_id: CONFIG)
+    assert listed == ["one", "two"]
 
 
 def test_a_kill_and_start(start: Manager, batch: Batch, clock: ManualClock):

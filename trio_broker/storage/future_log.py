@@ -16,7 +16,7 @@ Source: Kafka's LogManager.replaceCurrentWithFutureLog, which may leave two; KIP
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -26,7 +26,6 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.disk import Disk, OpenMode, sync_file, write_all
 from trio_broker.storage import file_names, partition_metadata, producer_snapshot
 from trio_broker.storage.log import Log
-from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.producer_state import ProducerEntry
 from trio_broker.storage.segment import Segment
 
@@ -206,16 +205,14 @@ def copy_file(disk: Disk, source: PurePath, target: PurePath, size_bytes: int) -
     writing.sync()
 
 
-def find_future_logs(disk: Disk, directories: Sequence[LogDirectory]) -> list[FutureLog]:
+def find_future_logs(disk: Disk, names: Mapping[PurePath, set[str]]) -> list[FutureLog]:
     """Return the copies that are under way, once those that are complete have their names. Blocks.
+
+    ``names`` are those of the directories in each data directory, which are changed with them.
 
     Raises:
         OSError: a disk refused or failed.
     """
-    names = {
-        directory.path: {entry.name for entry in disk.list_directory(directory.path) if entry.is_directory}
-        for directory in directories
-    }
     found = []
     for path, inside in names.items():
         for name in sorted(inside):
@@ -226,6 +223,8 @@ def find_future_logs(disk: Disk, directories: Sequence[LogDirectory]) -> list[Fu
                 found.append(future)
             elif any(file_names.retired_by(name) in each for each in names.values()):
                 future._take_place()
+                inside.remove(name)
+                inside.add(str(partition))
             else:
                 logger.error("%s is left alone: there is no log that it is a copy of", future.path)
     return found

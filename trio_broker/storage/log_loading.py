@@ -11,7 +11,7 @@ Source: Kafka's LogManager.loadLogs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 
 import attrs
@@ -95,12 +95,14 @@ class FoundPartitions:
     deleted: Sequence[PurePath]
 
 
-def find_partitions(disk: Disk, directories: Sequence[LogDirectory]) -> FoundPartitions:
-    """Return what the data directories hold. Waits for the disk."""
+def find_partitions(
+    disk: Disk, directories: Sequence[LogDirectory], names: Mapping[PurePath, set[str]]
+) -> FoundPartitions:
+    """Return what the data directories hold, in which are directories of these ``names``. Waits for the disk."""
     loads: dict[TopicPartition, PartitionLoad] = {}
     deleted: list[PurePath] = []
     for directory in directories:
-        for name in sorted(entry.name for entry in disk.list_directory(directory.path) if entry.is_directory):
+        for name in sorted(names[directory.path]):
             path = directory.path / name
             if file_names.is_marked_directory(name, "delete"):
                 deleted.append(path)

@@ -163,8 +163,12 @@ class LogManager:
 
     def plan_load(self, config_for: ConfigFor, known_as: KnownAs) -> LogLoading:
         """Return what is to be loaded. Waits for the disk."""
-        self.future_logs = find_future_logs(self.disk, self.directories)
-        found = find_partitions(self.disk, self.directories)
+        names = {
+            each.path: {entry.name for entry in self.disk.list_directory(each.path) if entry.is_directory}
+            for each in self.directories
+        }
+        self.future_logs = find_future_logs(self.disk, names)
+        found = find_partitions(self.disk, self.directories, names)
         remove_at_ms = self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS
         self.deleted_logs.note_marked(DeletedFile(path, remove_at_ms) for path in found.deleted)
         loads = [*found.loads, *lost_partitions(self.directories, found.loads, known_as)]
