@@ -7,6 +7,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 import pytest
@@ -16,8 +17,10 @@ from confluent_kafka import Producer
 from tests.admin.chromium import Browser, needs_chromium
 from tests.waits import eventually, flushed, scaled
 from trio_broker.broker_view.live import LiveBrokerView
+from trio_broker.config.authorizer_config import STANDARD_AUTHORIZER
 from trio_broker.metrics.bottleneck import Limit
 from trio_broker.partition.remote_leader_endpoint import RemoteLeaderEndpoint
+from trio_broker.security.kafka_principal import ANONYMOUS
 from trio_broker.testing import ClusterThread
 
 WAIT_SECONDS = 30
@@ -25,12 +28,12 @@ WAIT_SECONDS = 30
 WITH_ADMIN = {"admin_listener": "127.0.0.1:0", "log_durability": "page-cache"}
 
 
-def asked(cluster: ClusterThread, node_id: int, path: str, body: Any = None) -> Any:
-    """The JSON that one broker answers with."""
+def asked(cluster: ClusterThread, node_id: int, path: str, body: Any = None, method: str | None = None) -> Any:
+    """The JSON that one broker answers with; asked by GET, or by POST where there is a body, unless by ``method``."""
     url = f"{cluster.broker(node_id).admin_url}{path}"
     data = None if body is None else json.dumps(body).encode()
     headers = {"X-Requested-With": "pytest", "Content-Type": "application/json"}
-    with urlopen(Request(url, data, headers), timeout=scaled(WAIT_SECONDS)) as answer:
+    with urlopen(Request(url, data, headers, method=method), timeout=scaled(WAIT_SECONDS)) as answer:
         return json.load(answer)
 
 
@@ -87,6 +90,34 @@ def test_every_broker_answers_for_all_and_names_the_one_that_is_away(kafka_clust
     assert (single["record_count"], single["unavailable_partition_count"]) == (2, 1)
     events = asked(kafka_cluster, controller, "api/v1/cluster/events")["events"]
     assert {"broker", "leaderless", "isr-shrink"} <= {each["kind"] for each in events}
+
+
+@pytest.mark.kafka_cluster(
+    brokers=3, **WITH_ADMIN, authorizer_class_name=STANDARD_AUTHORIZER, super_users=str(ANONYMOUS)
+)
+def test_the_controller_makes_the_changes_of_rights_and_quotas_that_other_brokers_are_asked_for(
+    kafka_cluster: ClusterThread,
+) -> None:
+    asked_one = kafka_cluster.controller_id() % 3 + 1
+    right = {"resource_type": "TOPIC", "resource_name": "orders", "principal": "User:alice", "operation": "READ"}
+    quota = {"user": "alice", "quotas": {"producer_byte_rate": 1000.0}}
+    asked(kafka_cluster, asked_one, "api/v1/acls", right)
+    asked(kafka_cluster, asked_one, "api/v1/quotas", quota, "PUT")
+
+    def listed(path: str) -> list[Any]:
+        return [asked(kafka_cluster, node_id, path)["items"] for node_id in kafka_cluster.broker_ids]
+
+    def is_everywhere() -> bool:
+        return all(listed("api/v1/acls")) and all(listed("api/v1/quotas"))
+
+    eventually(is_everywhere, WAIT_SECONDS)
+    assert [(entry["resource_name"], entry["operation"]) for [entry] in listed("api/v1/acls")] == 3 * [
+        ("orders", "READ")
+    ]
+    assert [entry["quotas"] for [entry] in listed("api/v1/quotas")] == 3 * [quota["quotas"]]
+    asked(kafka_cluster, asked_one, f"api/v1/acls?{urlencode(right)}", method="DELETE")
+    asked(kafka_cluster, asked_one, "api/v1/quotas?user=alice", method="DELETE")
+    eventually(lambda: not any(listed("api/v1/acls") + listed("api/v1/quotas")), WAIT_SECONDS)
 
 
 @pytest.mark.kafka_cluster(brokers=3, log_durability="page-cache")
