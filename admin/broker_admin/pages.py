@@ -128,6 +128,7 @@ def frame(request: Request) -> dict[str, Any]:
         "config_api": own_api(request, node.node_id, "/config"),
         "changes_api": own_api(request, node.node_id, "/changes"),
         "config_page": f"/brokers/{node.node_id}/config" if ASKED_THROUGH in request.scope else "/config",
+        "has_peers": bool(state_of(request).cluster.peers.broker_ids()),
         "silent_brokers": state_of(request).cluster.peers.silent(),
         "asked_through": request.scope.get(ASKED_THROUGH),
         "read_only": caller is not None and caller.role is Role.VIEWER,

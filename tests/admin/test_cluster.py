@@ -37,6 +37,13 @@ def asked(cluster: ClusterThread, node_id: int, path: str, body: Any = None, met
         return json.load(answer)
 
 
+def page(cluster: ClusterThread, node_id: int, path: str) -> str:
+    """A page as one broker shows it."""
+    with urlopen(f"{cluster.broker(node_id).admin_url}{path}", timeout=scaled(WAIT_SECONDS)) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
 def is_reset(cluster: ClusterThread) -> bool:
     """Whether the offsets of a group are set; the first one makes the topic of groups, which is loaded soon after."""
     reset = {"target": "earliest", "topics": [{"topic": "single"}]}
@@ -69,6 +76,9 @@ def test_every_broker_answers_for_all_and_names_the_one_that_is_away(kafka_clust
         assert (orders["partition_count"], orders["unavailable_partition_count"]) == (3, 0)
         found = asked(kafka_cluster, node_id, "api/v1/topics/single/records?from=oldest")["records"]
         assert sorted(each["value"]["data"] for each in found) == ["v0", "v1", "v2"]
+        # What is not put together of all brokers says whose it is.
+        assert f"Rates at broker {node_id}</h2>" in page(kafka_cluster, node_id, "topics/orders")
+        assert f"those of broker {node_id} alone" in page(kafka_cluster, node_id, "changes")
         # What is another broker's is passed on to it.
         assert asked(kafka_cluster, node_id, f"api/v1/brokers/{node_id % 3 + 1}")["node_id"] == node_id % 3 + 1
     eventually(partial(is_reset, kafka_cluster), WAIT_SECONDS)
