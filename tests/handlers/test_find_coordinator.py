@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -13,6 +14,7 @@ from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from tests.handlers.wire_client import advertising
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
+from trio_broker.coordinator.runtime.coordinator_runtime import CREATION_SECONDS
 from trio_broker.handlers.find_coordinator import error_response, find_coordinator
 from trio_broker.network.request_channel import ConnectionInfo
 
@@ -91,6 +93,27 @@ async def test_the_first_question_creates_the_topic_of_the_offsets_with_fifty_pa
     topic = wire.services.metadata_cache.image.topics["__consumer_offsets"]
     assert len(topic.partitions) == 50
     assert topic.configs["cleanup.policy"] == "compact"
+
+
+async def test_a_controller_that_does_not_answer_holds_up_nobody_for_long(
+    open_wire_client, monkeypatch, autojump_clock
+):
+    wire = await open_wire_client()
+
+    async def create_never(topics):
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(wire.services.controller, "create_topics", create_never)
+    answers = []
+
+    async def ask():
+        answers.append(only(await wire.ask(request(0), 0), 0).error_code)
+
+    with trio.fail_after(2 * CREATION_SECONDS):
+        async with trio.open_nursery() as clients:
+            for _ in range(3):
+                clients.start_soon(ask)
+    assert answers == 3 * [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 @each("version", BATCHED)

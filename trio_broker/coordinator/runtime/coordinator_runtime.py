@@ -67,6 +67,10 @@ MAX_KNOWN_KEYS = 4096
 MAX_KNOWN_KEY_CHARACTERS = 255
 """Longer keys are hashed each time, so that clients cannot fill the memory with them."""
 
+CREATION_SECONDS = 5.0
+"""How long a client waits for the controller to create the internal topic, longer than that takes: a controller may be
+being elected. Kafka's does not wait."""
+
 LOADING_TASKS = 4
 """Shards loaded side by side: decoding is Python, so more would only wait for each other."""
 
@@ -342,11 +346,16 @@ class CoordinatorRuntime(Generic[MachineT]):
         return TopicPartition(self.topic, self._index_of(key))
 
     async def _create_topic(self) -> None:
-        async with self._creating:
-            # Another request may have created it while this one waited for the lock.
-            if self.topic in self.image.topics:
-                return
-            [outcome] = await self.controller.create_topics([self.new_topic()])
+        try:
+            with trio.fail_after(CREATION_SECONDS):
+                async with self._creating:
+                    # Another request may have created it while this one waited for the lock.
+                    if self.topic in self.image.topics:
+                        return
+                    [outcome] = await self.controller.create_topics([self.new_topic()])
+        except trio.TooSlowError:
+            text = f"the controller has not created {self.topic} yet"
+            raise KafkaError(text, code=ErrorCode.COORDINATOR_NOT_AVAILABLE) from None
         if isinstance(outcome, KafkaError):
             # Another broker was asked at the same time; this one is about to read it.
             if outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
