@@ -18,8 +18,10 @@ from trio_broker.cli import main
 from trio_broker.cli.secure_directory import SecureDirectory, SecureSettings, certificate_in, names_in
 from trio_broker.cluster.scram_control import find_credential
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.errors import ConfigError
 from trio_broker.declaration.credential_plan import is_kept
 from trio_broker.declaration.declaration import Declaration
+from trio_broker.security.certificate_authority import CertificateAuthority
 
 Start = Callable[..., tuple[Result, list[tuple[BrokerConfig, Declaration]]]]
 NOW = datetime.now(UTC)
@@ -134,6 +136,25 @@ def test_an_authority_that_was_taken_away_is_followed_by_another_one(tmp_path: P
         (made.path / name).unlink()
     assert "since the one before is of another authority" in made.renew([], NOW)
     assert made.renew([], NOW) == ""
+
+
+def test_a_certificate_of_the_authority_that_is_lost_is_made_again_and_a_broken_one_is_refused(tmp_path: Path):
+    made = SecureDirectory(tmp_path / "made")
+    made.make(SETTINGS)
+    made.renew([], NOW)
+    certificate, key = (made.path / name for name in ("ca.pem", "ca-key.pem"))
+    before = certificate.read_bytes()
+    certificate.unlink()
+    assert made.renew([], NOW) == ""
+    assert (certificate.read_bytes(), certificate.stat().st_mode & 0o777) == (before, 0o644)
+    certificate.write_bytes(b"")
+    with pytest.raises(ConfigError, match=f"{certificate} has no certificate"):
+        made.renew([], NOW)
+    # As two first starts at once leave it.
+    key.write_bytes(CertificateAuthority.create("another", NOW).key_store.pem)
+    certificate.write_bytes(before)
+    with pytest.raises(ConfigError, match="is not that of"):
+        made.renew(["another.example"], NOW)
 
 
 def test_what_was_cut_short_is_finished_with_the_same_password(tmp_path: Path):

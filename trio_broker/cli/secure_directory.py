@@ -131,6 +131,9 @@ class SecureDirectory:
             if not self._authority_key.exists():
                 return f"{self._key_store} {reason}, and {self._authority_key} is not there to issue another one"
             authority = CertificateAuthority.of(read_key_store(self._authority_key), now)
+            if authority.certificate != read_certificate(self._authority):
+                what = f"{self._authority} is not that of {self._authority_key}"
+                raise ConfigError(f"--secure: {what}: remove it, and clients need the new one")
             store = authority.issue_server("trio-broker", wanted, now)
             write_private_file(self._key_store, store.pem)
             end = min(certificate_in(store.chain).not_valid_after_utc, authority.certificate.not_valid_after_utc)
@@ -145,11 +148,12 @@ class SecureDirectory:
     def _reason_to_issue(self, hosts: Collection[str], now: datetime) -> str:
         if not self._key_store.exists():
             return NOT_ISSUED
-        certificate = certificate_in(self._key_store.read_bytes())
+        certificate = read_certificate(self._key_store)
         if is_near(certificate.not_valid_after_utc, now):
             return f"ends on {certificate.not_valid_after_utc:%Y-%m-%d}"
+        authority = read_certificate(self._authority)
         try:
-            certificate.verify_directly_issued_by(certificate_in(self._authority.read_bytes()))
+            certificate.verify_directly_issued_by(authority)
         except (ValueError, InvalidSignature):
             return "is of another authority"
         missing = set(hosts) - names_in(certificate)
@@ -162,9 +166,14 @@ class SecureDirectory:
             raise ConfigError(f"--secure: {self.path} has no server.properties, but {others[0]}: name a new directory")
 
     def _make_authority(self, now: datetime) -> None:
-        authority = CertificateAuthority.create(f"trio-broker {socket.gethostname()}"[:64].rstrip(), now)
-        write_private_file(self._authority_key, authority.key_store.pem)
-        self._authority.write_bytes(authority.trusted)
+        """Make an authority. Where its key is there already a start was cut short, or ``ca.pem`` is lost: clients that
+        have it are to trust what is issued from now on, too."""
+        if self._authority_key.exists():
+            authority = CertificateAuthority.of(read_key_store(self._authority_key), now)
+        else:
+            authority = CertificateAuthority.create(f"trio-broker {socket.gethostname()}"[:64].rstrip(), now)
+            write_private_file(self._authority_key, authority.key_store.pem)
+        write_private_file(self._authority, authority.trusted)
         self._authority.chmod(0o644)
 
     def _own_password(self) -> str | None:
@@ -219,6 +228,16 @@ def is_near(end: datetime, now: datetime) -> bool:
 def certificate_in(content: bytes) -> x509.Certificate:
     """The first certificate in a file."""
     return x509.load_pem_x509_certificates(content)[0]
+
+
+def read_certificate(path: Path) -> x509.Certificate:
+    """The first certificate in a file, which is named if it has none."""
+    try:
+        return certificate_in(path.read_bytes())
+    except ValueError:
+        raise ConfigError(
+            f"--secure: {path} has no certificate in PEM; where it is removed, it is made again"
+        ) from None
 
 
 def read_key_store(path: Path) -> KeyStore:
