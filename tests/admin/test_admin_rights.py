@@ -141,6 +141,20 @@ async def test_an_operator_may_not_change_who_may_log_in(fake: FakeBroker) -> No
         assert answer.status_code == 200
 
 
+async def test_an_operator_may_not_end_a_trial_of_who_may_log_in(tmp_path: Path) -> None:
+    async with users_of(tmp_path, tokens=TOKENS) as live:
+        key = "listener.name.clients.plain.sasl.jaas.config"
+        tried = {key: 'x required user_alice="another" user_root="root-secret";'}
+        admin = bearer(Role.ADMIN)
+        answer = await live.http.patch("/api/v1/config?try_seconds=60", json=tried, headers=admin)
+        assert answer.status_code == 200, answer.text
+        number = live.broker.services.changes.changes[-1].number
+        for end in ("keep", "undo"):
+            answer = await live.http.post(f"/api/v1/changes/{number}:{end}", headers=bearer(Role.OPERATOR))
+            assert answer.status_code == 403, answer.text
+        assert (await live.http.post(f"/api/v1/changes/{number}:undo", headers=admin)).status_code == 200
+
+
 # --- Users of the broker ---
 
 

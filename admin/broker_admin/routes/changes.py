@@ -25,7 +25,8 @@ from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.problems import Problem
 from broker_admin.request_body import ChangeQuery, check_caller
-from broker_admin.requirements import of_cluster, requires
+from broker_admin.requirements import of_cluster, require_role, requires
+from broker_admin.routes.config import is_about_access
 from broker_admin.routing import NodeRoute, Route
 from broker_admin.schemas import bounded
 from broker_admin.texts import export_name
@@ -104,7 +105,7 @@ async def get_change(request: Request) -> Response:
 async def keep_change(request: Request) -> Response:
     """Make the values of a change on trial stay; with ``dry_run``, answers with the change if that can be done."""
     check_caller(request)
-    change = change_of(request)
+    change = trial_of(request)
     if query_of(request, ChangeQuery).dry_run:
         return trial_response(change if is_on_trial(change) else TrialRefusal(NOT_ON_TRIAL.format(change.number)))
     return trial_response(await cluster_of(request).changes.keep(change.number))
@@ -120,7 +121,7 @@ async def undo_change(request: Request) -> Response:
     Answers with the change that does so; with ``dry_run`` with the one that would be taken back.
     """
     check_caller(request)
-    change = change_of(request)
+    change = trial_of(request)
     if query_of(request, ChangeQuery).dry_run:
         return trial_response(change if is_on_trial(change) else TrialRefusal(NOT_ON_TRIAL.format(change.number)))
     return trial_response(await cluster_of(request).changes.undo(change.number))
@@ -148,6 +149,18 @@ def change_of(request: Request) -> Change:
     change = cluster_of(request).changes.get(request.path_params["number"])
     if change is None:
         raise Problem(404, f"there is no change {request.path_params['number']}, or it is no longer kept")
+    return change
+
+
+def trial_of(request: Request) -> Change:
+    """The change that the address names, for a caller who may end its trial: one of logins takes who may make it.
+
+    Raises:
+        Problem: 404; 403.
+    """
+    change = change_of(request)
+    if change.further_values or any(is_about_access(each.name) for each in change.values):
+        require_role(request, Role.ADMIN)
     return change
 
 
