@@ -50,9 +50,13 @@ from fuzz.raw_client import (
 )
 from fuzz.records import broken_batch, seed_batches
 from kafka_wire.headers import RequestHeader, request_header
+from kafka_wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest
 from kafka_wire.primitives import MAX_TAGS, Sized
 from kafka_wire.schema import ArrayOf, StructOf, fields_of
+from trio_broker.config.authorizer_config import STANDARD_AUTHORIZER
 from trio_broker.handlers.support.registry import served_apis
 from trio_broker.testing.process import BrokerProcess
 
@@ -102,6 +106,34 @@ CONFIGS: Final = (
 )
 """Settings to change on topics and brokers, by which nobody else is harmed."""
 
+PLAUSIBLE: Final[dict[str, tuple[Any, ...]]] = {
+    "principal": ("User:victim", "User:*"),
+    "host": ("*", "10.0.0.1", "10.0.0.0/8"),
+    "operation": tuple(range(2, 15)),
+    "permission_type": (2, 3),
+    "resource_pattern_type": (3, 4),
+    "entity_type": ("user", "client-id", "ip"),
+    "entity_name": ("victim", "10.0.0.1"),
+    "key": ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "connection_creation_rate"),
+    "mechanism": (1, 2),
+    "iterations": (4096, 16_384, 1),
+    "principal_type": ("User",),
+    "principal_name": ("victim", "admin"),
+}
+"""Of fields of entries, quotas, passwords and tokens: of nobody who is here."""
+
+LOGIN: Final = {
+    "listeners": "LOGIN://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+    "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    "listener.name.login.plain.sasl.jaas.config": "x required user_admin=secret;",
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": "User:ANONYMOUS;User:admin",
+    "delegation.token.secret.key": "a key",
+}
+"""Settings of a broker that has rights, passwords and tokens; half of the bad clients log in there, as who may do all.
+Without a login nobody gets a token."""
+
 BUG_MARKS: Final = ("Traceback (most recent call last)", " ERROR ", " CRITICAL ")
 
 
@@ -137,6 +169,8 @@ class RequestMaker:
 
     chance: random.Random
     topic_ids: dict[str, bytes]
+    hmac: bytes = b""
+    """Of a delegation token that there is."""
     batches: list[bytes] = attrs.field(init=False)
     dense_batches: list[bytes] = attrs.field(init=False)
     kinds: list[tuple[type[Any], int]] = attrs.field(init=False)
@@ -208,6 +242,10 @@ class RequestMaker:
         if holds_config and name in ("name", "value"):
             key, text = self.chance.choice(CONFIGS)
             return key if name == "name" else text
+        if (choices := PLAUSIBLE.get(name)) and isinstance(value, type(choices[0])):
+            return self.chance.choice(choices)
+        if name == "hmac":
+            return self.hmac
         if name in TOPIC_NAME_FIELDS and (isinstance(value, str) or value is None):
             return self.chance.choice(list(self.topic_ids))
         if name == "topic_id":
@@ -255,6 +293,7 @@ class BadClient:
 
     port: int
     statistics: Statistics
+    logs_in: bool = False
     connection: RawConnection | None = None
     sent: int = 0
 
@@ -262,7 +301,7 @@ class BadClient:
         """Send ``data``, on a new connection when the last one has ended or is full."""
         if self.connection is None or self.sent >= REQUESTS_PER_CONNECTION:
             self.close()
-            self.connection, self.sent = RawConnection.open(self.port), 0
+            self.connection, self.sent = (logged_in if self.logs_in else RawConnection.open)(self.port), 0
             self.connection.sock.setblocking(False)
         self.sent += 1
         self.statistics.sent += 1
@@ -281,6 +320,23 @@ class BadClient:
         if self.connection is not None:
             self.connection.close()
             self.connection = None
+
+
+def logged_in(port: int) -> RawConnection:
+    """Return a connection of who may do everything."""
+    connection = RawConnection.open(port)
+    connection.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    answer = connection.ask(SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), 2)
+    if answer.error_code:
+        raise WrongAnswer(f"the login: {answer}")
+    return connection
+
+
+def new_token(port: int) -> bytes:
+    """Return the HMAC of a new delegation token."""
+    with logged_in(port) as connection:
+        answer = connection.ask(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), 3)
+    return bytes(answer.hmac)
 
 
 # --- What is looked at ---
@@ -331,12 +387,22 @@ class Watch:
 
 
 def fuzz(
-    port: int, seed: int, rounds: Iterable[object], statistics: Statistics, broker: BrokerProcess | None = None
+    port: int,
+    seed: int,
+    rounds: Iterable[object],
+    statistics: Statistics,
+    broker: BrokerProcess | None = None,
+    login_port: int | None = None,
 ) -> Iterator[Finding]:
-    """Yield findings; each round sends ``CHECK_EVERY`` pieces and then looks."""
+    """Yield findings; each round sends ``CHECK_EVERY`` pieces and then looks. ``login_port`` is of ``LOGIN``."""
     chance = random.Random(seed)
     healthy = HealthyClient(port, f"healthy-{time.time_ns()}")  # a name that nothing here can guess
-    clients = itertools.cycle([BadClient(port, statistics) for _ in range(CONNECTIONS)])
+    ports = [port] if login_port is None else [port, login_port]
+    clients = itertools.cycle(
+        BadClient(each, statistics, logs_in=each == login_port)
+        for _ in range(CONNECTIONS // len(ports))
+        for each in ports
+    )
     maker = RequestMaker(chance, make_topics(port))
     watch = Watch(healthy, broker, statistics)
     pieces, recent = maker.frames(), deque[bytes](maxlen=RECENT_REQUESTS)
@@ -345,6 +411,8 @@ def fuzz(
         for client in itertools.islice(clients, CONNECTIONS):
             stack.callback(client.close)
         for _ in rounds:
+            if login_port is not None:
+                maker.hmac = new_token(login_port)
             for piece in itertools.islice(pieces, CHECK_EVERY):
                 recent.append(piece)
                 next(clients).send(piece)
@@ -393,9 +461,10 @@ def main() -> int:
     else:
         with (
             tempfile.TemporaryDirectory() as directory,
-            BrokerProcess(Path(directory), overrides={"log.durability": "page-cache"}) as broker,
+            BrokerProcess(Path(directory), overrides={"log.durability": "page-cache", **LOGIN}) as broker,
         ):
-            findings = report(fuzz(broker.port, arguments.seed, rounds, statistics, broker))
+            login_port = next(int(each.rpartition(":")[2]) for each in broker.output if "LOGIN://" in each)
+            findings = report(fuzz(broker.port, arguments.seed, rounds, statistics, broker, login_port))
     print(
         f"{statistics.sent} pieces sent, {statistics.answered} answers, {statistics.closed} connections closed, "
         f"{statistics.checks} checks, the slowest {1000 * statistics.slowest_check_seconds:.0f} ms, "

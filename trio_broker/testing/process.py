@@ -72,13 +72,15 @@ class BrokerProcess:
         return self._process is not None and self._process.poll() is None
 
     def command(self) -> list[str]:
-        """The command line. A restart asks for the port of the last start, so that clients reconnect."""
+        """The command line. A restart asks for the port of the last start, so that clients reconnect; ``listeners``
+        among ``overrides`` have ports of their own."""
         port = str(self.port) if self.bootstrap_servers else "0"
+        ports = () if "listeners" in self.overrides else ("--port", port)
         admin = ("--admin-port", "0") if self.has_admin else ("--override", "admin.listener=")
         settings = [argument for key, value in self.overrides.items() for argument in ("--override", f"{key}={value}")]
         return [
             *(sys.executable, "-m", "trio_broker", "start"),
-            *("--data-dir", str(self.data_directory), "--port", port, *admin),
+            *("--data-dir", str(self.data_directory), *ports, *admin),
             *settings,
             *self.arguments,
         ]
