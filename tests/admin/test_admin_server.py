@@ -114,8 +114,9 @@ async def test_the_known_ways_to_kill_hypercorn_end_one_connection_and_no_more(
         b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"GET /%ff\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET http://[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\x00\x00\x00\x15\x00\x12\x00\x00\x00\x00\x00\x01\x00\x0bkafka-python",  # a client of Kafka's
     ],
-    ids=range(7),
+    ids=range(8),
 )
 async def test_garbage_ends_one_connection_and_no_more(address: AdminAddress, garbage: bytes) -> None:
     async with await trio.open_tcp_stream(address.host, address.port) as stream:

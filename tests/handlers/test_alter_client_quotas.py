@@ -111,6 +111,8 @@ async def test_quotas_are_set_described_changed_and_removed(wire):
         (CLIENT, {"connection_creation_rate": 1.0}),
         (CLIENT, {"bytes": 1.0}),
         (CLIENT, {"producer_byte_rate": -1.0}),
+        (CLIENT, {"producer_byte_rate": 0.0}),
+        (CLIENT, {"request_percentage": 0.0}),
         (CLIENT, {"producer_byte_rate": float("nan")}),
         (CLIENT, {"request_percentage": float("inf")}),
         (CLIENT, {"producer_byte_rate": 1.5}),

@@ -82,6 +82,16 @@ async def test_a_wrong_password_is_answered_closes_the_connection_and_is_noted_w
     assert (failed.cause, failed.peer_host) == ("authentication", "127.0.0.1")
 
 
+@pytest.mark.parametrize("user", ["x\nERROR all is lost", "a\x1b[2J", "\u202eecila", "é" * 10_000])
+async def test_a_user_s_name_can_neither_forge_a_line_of_the_log_nor_fill_it(broker, connection, caplog, user):
+    assert await log_in(connection, f"\0{user}\0hunter2".encode()) == ErrorCode.SASL_AUTHENTICATION_FAILED
+    await connection.stream.aclose()
+    await broker.server.quotas.wait_until_none()
+    (line,) = [each for each in caplog.text.splitlines() if "login failed" in each]
+    assert line.isprintable()
+    assert len(line) < 1000
+
+
 async def test_nothing_else_is_served_before_a_login(broker, connection):
     with pytest.raises(EOFError):
         await connection.ask(default_instance(MetadataRequest), 12)
