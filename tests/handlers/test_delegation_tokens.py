@@ -69,6 +69,13 @@ def login(broker: WireClient, token_id: str):
     return find_token_login(broker.services.metadata_cache.image, SECRET_KEY, token_id, broker.clock.now_ms())
 
 
+@pytest.mark.parametrize("renewers", [["x" * 32_767], [str(number) * 100 for number in range(1000)]])
+async def test_names_that_no_record_should_hold_are_refused(broker, renewers):
+    alice = attrs.evolve(broker, principal=KafkaPrincipal("User", "alice"))
+    assert (await create(alice, *renewers)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await create(alice, "rita")).error_code == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
 async def test_every_version_is_refused_without_a_login_or_after_one_by_a_token(broker, request_):
     by_token = attrs.evolve(broker, principal=KafkaPrincipal("User", "alice", token_authenticated=True))

@@ -19,7 +19,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.limits import INT64_MAX
+from kafka_wire.limits import INT64_MAX, MAX_STRING_BYTES
 from kafka_wire.primitives import uuid_text
 from kafka_wire.stored.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
 from trio_broker.cluster.controller_result import ControllerResult
@@ -35,6 +35,9 @@ DISABLED: Final = KafkaError(
     "there are no delegation tokens: delegation.token.secret.key is not set",
     code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
 )
+
+MAX_NAMES_BYTES: Final = MAX_STRING_BYTES
+"""Of the owner and the renewers of one token, together: each user may create tokens, and all brokers keep them."""
 
 
 @attrs.frozen
@@ -86,12 +89,17 @@ def decide_new_token(
     """Create a token.
 
     Raises:
-        KafkaError: INVALID_PRINCIPAL_TYPE: its owner or a renewer is no user. DELEGATION_TOKEN_AUTH_DISABLED.
+        KafkaError: INVALID_PRINCIPAL_TYPE: its owner or a renewer is no user. INVALID_REQUEST: their names are too
+            long. DELEGATION_TOKEN_AUTH_DISABLED.
     """
     for each in (wanted.owner, *wanted.renewers):
         if each.type != USER_TYPE:
             text = f"{each} is no {USER_TYPE}, which owners and renewers of tokens are"
             raise KafkaError(text, code=ErrorCode.INVALID_PRINCIPAL_TYPE)
+    name_bytes = sum(len(str(each).encode()) for each in (wanted.owner, *wanted.renewers))
+    if name_bytes > MAX_NAMES_BYTES:
+        text = f"the names of owner and renewers have {name_bytes} bytes, at most {MAX_NAMES_BYTES} are kept"
+        raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
     _require_enabled(config)
     lifetime_ms = config.delegation_token_max_lifetime_ms
     if wanted.max_lifetime_ms > 0:
