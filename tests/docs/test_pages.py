@@ -93,10 +93,11 @@ def test_a_limit_that_is_a_setting_has_the_default_of_its_key() -> None:
     assert stated == {name: default_text(BROKER_KEYS[name]) for name in stated}
 
 
-def test_every_test_that_the_index_of_client_expectations_names_exists() -> None:
-    index = (ROOT / "docs" / "client-compatibility.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("page", "least"), [("client-compatibility.md", 250), ("threat-model.md", 40)])
+def test_every_test_that_a_page_of_promises_names_exists(page: str, least: int) -> None:
+    index = (ROOT / "docs" / page).read_text(encoding="utf-8")
     named = [(path, name) for path, names in TESTS_OF_ONE_MODULE.findall(index) for name in TEST_NAME.findall(names)]
-    assert len(named) > 250
+    assert len(named) > least
     assert [
         f"{path}::test_{name}"
         for path, name in named

@@ -16,7 +16,7 @@ from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.metadata import MetadataRequest
 from kafka_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest
-from kafka_wire.sasl.mechanisms import ScramSaslClient
+from kafka_wire.sasl.mechanisms import SaslCredentials, ScramSaslClient
 from kafka_wire.schema import default_instance
 from tests.security.sasl_conversation import PASSWORDS, SHA_256, Conversation, authenticator
 from trio_broker.config.broker_config import BrokerConfig
@@ -115,6 +115,17 @@ def test_scram_gives_no_reason(talk):
     assert answer.error_message == (
         "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
     )
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_password_is_right_where_the_comparison_in_constant_time_says_so(talk, monkeypatch, mechanism):
+    monkeypatch.setattr("hmac.compare_digest", lambda one, other: True)
+    client = SaslCredentials(mechanism, "alice", "wrong").client(bytes)
+    talk.handshake(mechanism)
+    step, answer = talk.token(client.first_token())
+    if mechanism != "PLAIN":
+        step, answer = talk.token(client.evaluate(answer.auth_bytes))
+    assert step.user == "alice"
 
 
 def test_versions_are_answered_before_the_login_and_nothing_else(clock):
