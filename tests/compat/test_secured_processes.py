@@ -78,7 +78,7 @@ def brokers(tmp_path: Path) -> Iterator[dict[int, BrokerProcess]]:
     with ExitStack() as stack:
         etcd.start()
         stack.callback(etcd.kill)
-        made = {}
+        made: dict[int, BrokerProcess] = {}
         for node_id in BROKERS:
             made[node_id] = BrokerOfListeners(
                 tmp_path / f"broker-{node_id}",
