@@ -17,7 +17,7 @@ import java.util.Map;
 /** The Java producer and consumer by TLS and logins. Reads cases (secured_clients.py); each is two steps. */
 public final class SecuredSteps {
     private static final String MODULES = "org.apache.kafka.common.security.";
-    private static final Duration LIMIT = Duration.ofSeconds(30);
+    private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
     public static void main(String[] arguments) throws Exception {
         Path directory = Files.createTempDirectory("tokens");
@@ -82,7 +82,7 @@ public final class SecuredSteps {
         settings.put("fetch.max.wait.ms", 100);
         try (var consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.subscribe(List.of(topic));
-            long end = System.nanoTime() + LIMIT.toNanos();
+            long end = System.nanoTime() + TIMEOUT.toNanos();
             while (System.nanoTime() < end) {
                 if (!consumer.poll(Duration.ofMillis(200)).isEmpty()) {
                     return true;

@@ -1,4 +1,5 @@
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
@@ -12,6 +13,7 @@ import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
+import java.io.IOException;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
@@ -20,12 +22,15 @@ import java.util.Map;
  * A Streams application that counts words exactly once, by region: lines, whose key is a person, are joined with the
  * table of the persons' regions. Each word goes through a repartition topic to its counter, whose store has a changelog
  * topic. Nothing is cached, so each word that is counted is one record of the output: "region/word", its count so far.
- * Arguments: the bootstrap servers, the directory of the stores. It prints its states, and the error that ends it, and
- * runs until it is killed.
+ * Arguments: the bootstrap servers, the directory of the stores, and a file with properties of clients where they need
+ * some. It prints its states, and the error that ends it, and runs until it is killed.
  */
 public final class WordCount {
-    public static void main(String[] arguments) {
+    public static void main(String[] arguments) throws IOException {
         Map<String, Object> settings = new HashMap<>();
+        if (arguments.length > 2) {
+            settings.putAll(Utils.propsToStringMap(Utils.loadProps(arguments[2])));
+        }
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[1]);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, "word-count");

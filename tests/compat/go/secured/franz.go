@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	retries      = 0
-	limitPerCall = 20 * time.Second
+	retries = 0
+	maxWait = 20 * time.Second
 )
 
 type franz struct{}
@@ -50,7 +50,7 @@ func mechanism(one testCase) sasl.Mechanism {
 func (its franz) write(one testCase) error {
 	client := its.client(one)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), limitPerCall)
+	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
 	defer cancel()
 	return client.ProduceSync(ctx, &kgo.Record{Topic: one.Topic, Value: []byte("x")}).FirstErr()
 }
@@ -62,7 +62,7 @@ func (its franz) read(one testCase) error {
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 	)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), limitPerCall)
+	ctx, cancel := context.WithTimeout(context.Background(), maxWait)
 	defer cancel()
 	// Polling would try to connect for ever.
 	if err := client.Ping(ctx); err != nil {

@@ -85,7 +85,7 @@ func (its ibm) read(one testCase) error {
 		return err
 	}
 	defer group.Close()
-	limit, stop := context.WithTimeout(context.Background(), limitPerCall)
+	limit, stop := context.WithTimeout(context.Background(), maxWait)
 	defer stop()
 	ctx, cancel := context.WithCancel(limit)
 	defer cancel()
@@ -94,7 +94,7 @@ func (its ibm) read(one testCase) error {
 	select {
 	case err = <-failed:
 	case err = <-group.Errors():
-	case <-time.After(limitPerCall):
+	case <-time.After(maxWait):
 	}
 	return errors.Join(err, limit.Err())
 }
