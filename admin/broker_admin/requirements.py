@@ -14,6 +14,7 @@ what a list leaves out, the handler asks itself (``in_handler``). A route withou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -32,6 +33,9 @@ from trio_broker.handlers.support.rights import CLUSTER_ACTION, Right
 
 C = TypeVar("C", bound=Callable[..., Any])
 T = TypeVar("T")
+
+ACCESS_KEYS: Final = re.compile(r"(^|\.)(sasl|ssl)\.")
+"""Keys of the logins of clients, of all listeners or of one."""
 
 ITEMS_AT_ONCE: Final = 500
 """Of a list, between which the event loop goes on: some microseconds each."""
@@ -65,6 +69,11 @@ ASKED_IN_SCOPE: Final = "trio_broker.asked"
 
 REQUIREMENTS: Final[dict[Callable[..., Any], Requirement]] = {}
 """The requirement of each handler."""
+
+
+def is_about_access(key: str) -> bool:
+    """Whether a key says who may log in: an operator would make itself another user."""
+    return ACCESS_KEYS.search(key) is not None
 
 
 def requires(role: Role, *demands: Demand) -> Callable[[C], C]:

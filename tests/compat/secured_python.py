@@ -118,15 +118,15 @@ def error_of(package: str, action: Callable[[list[str]], object]) -> str:
 
     ``action`` gets the list to which the reasons come that the log of ``package`` gives.
     """
-    said: list[str] = []
+    reasons: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: said.extend(REASON.findall(record.getMessage()))  # type: ignore[method-assign]
+    handler.emit = lambda record: reasons.extend(REASON.findall(record.getMessage()))  # type: ignore[method-assign]
     logger = logging.getLogger(package)
     logger.addHandler(handler)
     try:
-        action(said)
+        action(reasons)
     except (kafka.errors.KafkaTimeoutError, aiokafka.errors.KafkaConnectionError):
-        return said[0] if said else "no reason"
+        return reasons[0] if reasons else "no reason"
     except Exception as error:
         return type(error).__name__
     finally:
@@ -137,7 +137,7 @@ def error_of(package: str, action: Callable[[list[str]], object]) -> str:
 def kafka_python(case: Case) -> Outcome:
     return (
         error_of("kafka", lambda _: kafka_python_write(case)),
-        error_of("kafka", lambda said: kafka_python_read(case, said)),
+        error_of("kafka", lambda reasons: kafka_python_read(case, reasons)),
     )
 
 
@@ -147,7 +147,7 @@ def kafka_python_write(case: Case) -> None:
         producer.send(case.topic, b"x").get(SECONDS)
 
 
-def kafka_python_read(case: Case, said: list[str]) -> None:
+def kafka_python_read(case: Case, reasons: list[str]) -> None:
     settings = kafka_python_settings(case)
     time_left = TimeLeft(SECONDS)
     consumer = KafkaConsumer(
@@ -156,7 +156,7 @@ def kafka_python_read(case: Case, said: list[str]) -> None:
     try:
         # In few polls: kafka-python 3.0.12 forgets what came of a join that a poll did not wait for.
         while not consumer.poll(timeout_ms=3000, max_records=1):
-            if said:
+            if reasons:
                 raise kafka.errors.KafkaTimeoutError
             assert not time_left.is_over
     finally:

@@ -123,7 +123,7 @@ def expected(client: str, case: Case) -> Outcome:
     return REFUSED[client].get(case.name.split(", ")[-1], both(OK))
 
 
-def said(client: str, cases: list[Case]) -> dict[str, Outcome]:
+def expected_of(client: str, cases: list[Case]) -> dict[str, Outcome]:
     return {case.name: expected(client, case) for case in cases}
 
 
@@ -135,7 +135,7 @@ def cases_of(client: str, secured: SecuredBroker) -> list[Case]:
 def test_a_client_with_a_certificate_is_let_in_and_one_without_a_right_is_refused(client, secured):
     cases = [case for case in secured.cases(f"quick-{client}") if case.name in IN_EVERY_RUN]
     assert len(cases) == len(IN_EVERY_RUN)
-    assert {case.name: DRIVERS[client](case) for case in cases} == said(client, cases)
+    assert {case.name: DRIVERS[client](case) for case in cases} == expected_of(client, cases)
 
 
 @pytest.mark.soak
@@ -143,7 +143,7 @@ def test_a_client_with_a_certificate_is_let_in_and_one_without_a_right_is_refuse
 def test_a_python_client_or_kcat_is_let_in_by_each_way_and_says_why_it_is_not(client, secured):
     """Soak: kafka-python retries each refusal for two seconds."""
     cases = cases_of(client, secured)
-    assert {case.name: DRIVERS[client](case) for case in cases} == said(client, cases)
+    assert {case.name: DRIVERS[client](case) for case in cases} == expected_of(client, cases)
 
 
 @pytest.mark.soak
@@ -154,7 +154,7 @@ def test_the_java_client_is_let_in_by_each_way_and_says_why_it_is_not(client, se
     ours = java.with_older_client() if client == "java_older" else java
     steps = ours.run("SecuredSteps", given=json.loads(as_json(cases)))
     ended = {step["step"]: step.get("error", OK if step.get("result") else "nothing came") for step in steps}
-    assert {case.name: (ended[f"{case.name} write"], ended[f"{case.name} read"]) for case in cases} == said(
+    assert {case.name: (ended[f"{case.name} write"], ended[f"{case.name} read"]) for case in cases} == expected_of(
         client, cases
     )
 
@@ -164,7 +164,7 @@ def test_the_java_client_is_let_in_by_each_way_and_says_why_it_is_not(client, se
 def test_a_go_client_is_let_in_by_each_way_and_says_why_it_is_not(client, secured, programs: Path):
     """Soak: retries for seconds."""
     cases = cases_of(client, secured)
-    assert outcomes([str(programs / "secured"), client], cases) == said(client, cases)
+    assert outcomes([str(programs / "secured"), client], cases) == expected_of(client, cases)
 
 
 @pytest.mark.soak
@@ -174,7 +174,7 @@ def test_a_node_client_is_let_in_by_each_way_and_says_why_it_is_not(client, pack
     node_package(package)
     cases = cases_of(client, secured)
     command = [str(shutil.which("node")), str(NODE / f"{client}_secured.mjs")]
-    assert outcomes(command, cases) == said(client, cases)
+    assert outcomes(command, cases) == expected_of(client, cases)
 
 
 def outcomes(command: list[str], cases: list[Case]) -> dict[str, Outcome]:

@@ -153,7 +153,7 @@ def test_a_killed_broker_of_three_loses_nothing_of_a_client_with_rights(brokers,
     consumer.close()
     assert found == list(range(RECORDS))
     refused: list[str] = []
-    stranger = Producer(settings)
-    stranger.produce("others", b"x", on_delivery=lambda error, _: refused.append(error.name() if error else ""))
-    assert flushed(stranger, SECONDS)
+    intruder = Producer(settings)
+    intruder.produce("others", b"x", on_delivery=lambda error, _: refused.append(error.name() if error else ""))
+    assert flushed(intruder, SECONDS)
     assert refused == ["TOPIC_AUTHORIZATION_FAILED"]

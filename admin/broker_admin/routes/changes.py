@@ -25,8 +25,7 @@ from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.problems import Problem
 from broker_admin.request_body import ChangeQuery, check_caller
-from broker_admin.requirements import of_cluster, require_role, requires
-from broker_admin.routes.config import is_about_access
+from broker_admin.requirements import is_about_access, of_cluster, require_role, requires
 from broker_admin.routing import NodeRoute, Route
 from broker_admin.schemas import bounded
 from broker_admin.texts import export_name

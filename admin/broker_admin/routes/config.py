@@ -10,7 +10,6 @@ the address of a broker the same is about that one, whichever is asked.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
@@ -25,7 +24,7 @@ from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change
-from broker_admin.requirements import of_cluster, require_role, requires
+from broker_admin.requirements import is_about_access, of_cluster, require_role, requires
 from broker_admin.routing import NodeRoute, Route
 from broker_admin.schemas import bounded
 from broker_admin.structuring import shown
@@ -57,10 +56,6 @@ class NewConfigValue:
     """The body of a change of one key."""
 
     value: ConfigValue
-
-
-ACCESS_KEYS = re.compile(r"(^|\.)(sasl|ssl)\.")
-"""Keys of the logins of clients, of all listeners or of one."""
 
 
 @attrs.frozen
@@ -171,11 +166,6 @@ async def apply_changes(
         {entry.name: mask_entry(entry) for entry in entries},
         mask_changes(result.changes, sensitive_keys(entries)),
     )
-
-
-def is_about_access(key: str) -> bool:
-    """Whether a key says who may log in: an operator would make itself another user."""
-    return ACCESS_KEYS.search(key) is not None
 
 
 def entries_of(cluster: ClusterView, names: Iterable[str]) -> list[ConfigEntry]:
