@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fuzz import logins
 from fuzz.decoders import Statistics
+from tests.security.sasl_conversation import PASSWORDS
 
 ROUNDS = 60
 SEED = 20261130
@@ -25,6 +26,6 @@ def test_what_is_not_broken_goes_on_to_its_end(monkeypatch) -> None:
 
 
 def test_a_login_without_a_password_is_a_finding(monkeypatch) -> None:
-    monkeypatch.setitem(logins.PASSWORDS, "alice", "wrong")
+    monkeypatch.setitem(PASSWORDS, "alice", "wrong")
     findings = list(logins.fuzz(SEED, range(ROUNDS), Statistics()))
     assert "logged in without a password" in str(findings[0])
