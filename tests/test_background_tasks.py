@@ -45,6 +45,8 @@ WITHOUT_BARRIER = {
     # Barriers of their own: the loop of an Acceptor, the admin server's supervisor, and the guard of its connections.
     "trio_broker/network/socket_server.py: acceptor.run",
     "trio_broker/broker.py: serve_and_tell",
+    # Waits of a start for two events, which raise nothing.
+    "trio_broker/broker.py: end_at",
     "admin/broker_admin/guard.py: serve_listener",
     "admin/broker_admin/guard.py: serve_and_close",
     # Parts of a Processor or of a work queue, which ends with them, behind a barrier, and begins again.

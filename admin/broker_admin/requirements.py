@@ -34,8 +34,8 @@ from trio_broker.handlers.support.rights import CLUSTER_ACTION, Right
 C = TypeVar("C", bound=Callable[..., Any])
 T = TypeVar("T")
 
-ACCESS_KEYS: Final = re.compile(r"(^|\.)(sasl|ssl)\.")
-"""Keys of the logins of clients, of all listeners or of one."""
+ACCESS_KEYS: Final = re.compile(r"(^|\.)(sasl|ssl)\.|^alerts\.webhook\.")
+"""Keys of the logins of clients, of all listeners or of one; and where to the broker itself sends a credential."""
 
 ITEMS_AT_ONCE: Final = 500
 """Of a list, between which the event loop goes on: some microseconds each."""
@@ -72,7 +72,7 @@ REQUIREMENTS: Final[dict[Callable[..., Any], Requirement]] = {}
 
 
 def is_about_access(key: str) -> bool:
-    """Whether a key says who may log in: an operator would make itself another user."""
+    """Whether a key says who may log in, or who gets a credential: an operator would make itself another user."""
     return ACCESS_KEYS.search(key) is not None
 
 

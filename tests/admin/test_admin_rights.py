@@ -134,7 +134,12 @@ async def test_each_address_asks_for_the_rights_that_it_declares_and_for_no_othe
 
 async def test_an_operator_may_not_change_who_may_log_in(fake: FakeBroker) -> None:
     async with asking(fake) as client:
-        for key in ("sasl.enabled.mechanisms", "listener.name.a.plain.sasl.jaas.config", "ssl.keystore.key"):
+        for key in (
+            "sasl.enabled.mechanisms",
+            "listener.name.a.plain.sasl.jaas.config",
+            "ssl.keystore.key",
+            "alerts.webhook.url",
+        ):
             answer = await client.patch("/api/v1/config", json={key: "x"}, headers=bearer(Role.OPERATOR))
             assert answer.status_code == 403, answer.text
         answer = await client.patch("/api/v1/config", json={"num.io.threads": 12}, headers=bearer(Role.OPERATOR))
