@@ -68,6 +68,8 @@ SETTINGS: Mapping[str, str] = {
     "inter.broker.listener.name": "LOGIN",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "auto.create.topics.enable": "false",
+    # Of applications that are missed soon.
+    "group.min.session.timeout.ms": "1000",
 }
 
 JAAS = (
@@ -109,6 +111,19 @@ class Case:
         }
 
     @property
+    def java(self) -> dict[str, str]:
+        """The properties of Kafka's own clients for a login by a password over TLS, without the address."""
+        module = "plain.PlainLoginModule" if self.mechanism == "PLAIN" else "scram.ScramLoginModule"
+        return {
+            "security.protocol": self.protocol,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.ca,
+            "sasl.mechanism": self.mechanism,
+            "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
+            f'username="{self.user}" password="{self.password}";',
+        }
+
+    @property
     def protocol(self) -> str:
         return "SASL_SSL" if self.mechanism else "SSL"
 
@@ -133,6 +148,11 @@ class SecuredBroker:
         else:
             made = Case(login, self.servers("LOGIN"), ca, mechanism=login, token=token())
         return attrs.evolve(made, **fields)
+
+    @property
+    def admin(self) -> Case:
+        """The login of the super user."""
+        return self.case("PLAIN", user=ADMIN, password=ADMIN_PASSWORD)
 
     def refused(self, name: str) -> Case:
         """The case of ``REFUSALS`` with this name."""
@@ -194,7 +214,7 @@ def secured_broker(directory: Path) -> Iterator[SecuredBroker]:
         show_expired_certificate(broker.broker, directory)
         ports = {each.listener_name: each.port for each in broker.broker.bound_endpoints}
         secured = SecuredBroker(ports, directory)
-        prepare(secured.case("PLAIN", user=ADMIN, password=ADMIN_PASSWORD))
+        prepare(secured.admin)
         yield secured
 
 

@@ -7,12 +7,11 @@ without which they say what Kafka's say.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.compat.secured_clients import ADMIN, ADMIN_PASSWORD, SecuredBroker, secured_broker
+from tests.compat.secured_clients import SecuredBroker, secured_broker
 from tests.java_programs import Java
 
 pytestmark = pytest.mark.soak
@@ -67,35 +66,17 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         yield broker
 
 
-def write_properties(path: Path, secured: SecuredBroker, mechanism: str, module: str, user: str, password: str) -> str:
-    login = f'org.apache.kafka.common.security.{module} required username="{user}" password="{password}";'
-    properties = {
-        "security.protocol": "SASL_SSL",
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": secured.directory / "ca.pem",
-        "sasl.mechanism": mechanism,
-        "sasl.jaas.config": login,
-    }
-    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    return str(path)
-
-
 @pytest.fixture(scope="module")
 def results(java: Java, secured: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     directory = tmp_path_factory.mktemp("properties")
-    files = {
-        "admin": write_properties(
-            directory / "admin", secured, "PLAIN", "plain.PlainLoginModule", ADMIN, ADMIN_PASSWORD
-        ),
-        "bob": write_properties(
-            directory / "bob", secured, "SCRAM-SHA-512", "scram.ScramLoginModule", "bob", "bob-secret"
-        ),
-    }
+    bob = secured.case("SCRAM-SHA-512", user="bob", password="bob-secret")
+    for name, login in (("admin", secured.admin), ("bob", bob)):
+        (directory / name).write_text("".join(f"{key}={value}\n" for key, value in login.java.items()))
     given = [
         {
             "tool": f"org.apache.kafka.tools.{tool}",
             "arguments": [
-                *("--bootstrap-server", secured.servers("LOGIN"), "--command-config", files[user], *arguments)
+                *("--bootstrap-server", secured.servers("LOGIN"), "--command-config", str(directory / user), *arguments)
             ],
             "input": "one\ntwo\n",
         }
