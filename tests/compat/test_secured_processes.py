@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import (
@@ -56,16 +55,6 @@ SETTINGS = {
 }
 
 
-@attrs.define
-class BrokerOfListeners(BrokerProcess):
-    """A broker whose ``listeners`` have the ports."""
-
-    def command(self) -> list[str]:
-        command = super().command()
-        at = command.index("--port")
-        return command[:at] + command[at + 2 :]
-
-
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator[dict[int, BrokerProcess]]:
     now = datetime.now(UTC)
@@ -80,7 +69,7 @@ def brokers(tmp_path: Path) -> Iterator[dict[int, BrokerProcess]]:
         stack.callback(etcd.kill)
         made: dict[int, BrokerProcess] = {}
         for node_id in BROKERS:
-            made[node_id] = BrokerOfListeners(
+            made[node_id] = BrokerProcess(
                 tmp_path / f"broker-{node_id}",
                 overrides={
                     **SETTINGS,
