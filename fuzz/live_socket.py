@@ -332,6 +332,11 @@ def logged_in(port: int) -> RawConnection:
     return connection
 
 
+def port_of_logins(broker: BrokerProcess) -> int:
+    """Return the port of ``LOGIN``."""
+    return next(int(line.rpartition(":")[2]) for line in broker.output if "LOGIN://" in line)
+
+
 def new_token(port: int) -> bytes:
     """Return the HMAC of a new delegation token."""
     with logged_in(port) as connection:
@@ -463,8 +468,7 @@ def main() -> int:
             tempfile.TemporaryDirectory() as directory,
             BrokerProcess(Path(directory), overrides={"log.durability": "page-cache", **LOGIN}) as broker,
         ):
-            login_port = next(int(each.rpartition(":")[2]) for each in broker.output if "LOGIN://" in each)
-            findings = report(fuzz(broker.port, arguments.seed, rounds, statistics, broker, login_port))
+            findings = report(fuzz(broker.port, arguments.seed, rounds, statistics, broker, port_of_logins(broker)))
     print(
         f"{statistics.sent} pieces sent, {statistics.answered} answers, {statistics.closed} connections closed, "
         f"{statistics.checks} checks, the slowest {1000 * statistics.slowest_check_seconds:.0f} ms, "

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fuzz import admin_http
-from fuzz.live_socket import CHECK_EVERY, TOPICS, RequestMaker, Statistics, Watch, fuzz
+from fuzz.live_socket import CHECK_EVERY, LOGIN, TOPICS, RequestMaker, Statistics, Watch, fuzz, port_of_logins
 from fuzz.raw_client import HealthyClient, RawConnection
 from trio_broker.testing.process import BrokerProcess
 
@@ -30,6 +30,14 @@ def test_broken_requests_harm_nobody_but_their_senders(broker: BrokerProcess) ->
     assert statistics.sent == ROUNDS * CHECK_EVERY
     assert statistics.closed > 100, "some requests are broken beyond an answer"
     assert statistics.answered > 100, "and some are answered"
+
+
+@pytest.mark.soak
+def test_broken_requests_of_who_has_logged_in_harm_nobody(start_broker: Callable[..., BrokerProcess]) -> None:
+    """Soak: a broker of its own."""
+    broker = start_broker(log_durability="page-cache", **LOGIN)
+    findings = list(fuzz(broker.port, SEED, range(ROUNDS), Statistics(), broker, port_of_logins(broker)))
+    assert not findings, "\n".join(map(str, findings))
 
 
 def test_broken_requests_to_the_admin_page_harm_no_kafka_client(broker: BrokerProcess) -> None:

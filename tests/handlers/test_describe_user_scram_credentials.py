@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.limits import MAX_STRING_BYTES
 from kafka_wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 
 
@@ -26,3 +27,8 @@ async def test_each_user_asked_about_is_not_found_and_reported_once(wire):
         ),
         ("b", ErrorCode.RESOURCE_NOT_FOUND, "Attempt to describe a user credential that does not exist: b"),
     ]
+
+
+async def test_a_name_as_long_as_a_text_may_be_is_answered(wire):
+    response = await wire.ask(DescribeUserScramCredentialsRequest(users=[UserName(name="x" * MAX_STRING_BYTES)]), 0)
+    assert response.results[0].error_code == ErrorCode.RESOURCE_NOT_FOUND

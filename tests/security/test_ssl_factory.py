@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from datetime import UTC, datetime
 from typing import Any
 
@@ -78,6 +79,10 @@ def test_pkcs12_has_key_and_chain(tmp_path):
     config = SslConfig(ssl_keystore_type="PKCS12", ssl_keystore_location=str(path), ssl_keystore_password="pw")
     assert SslFactory("SSL", config).principal(None) is ANONYMOUS
     assert "no PKCS12 that its password opens" in refused(config, ssl_keystore_password="other")
+
+
+def test_nobody_makes_the_broker_shake_hands_again(config):
+    assert SslFactory("SSL", config).context.options & ssl.OP_NO_RENEGOTIATION
 
 
 def test_a_client_is_named_as_java_writes_its_name(config):

@@ -47,9 +47,11 @@ def described_user(user: str, count: int, infos: list[CredentialInfo]) -> Descri
     if count == 1 and infos:
         return DescribeUserScramCredentialsResult(user=user, error_message=None, credential_infos=infos)
     if count > 1:
-        code = ErrorCode.DUPLICATE_RESOURCE
-        reason = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        error = KafkaError(text, code=ErrorCode.DUPLICATE_RESOURCE)
     else:
-        code = ErrorCode.RESOURCE_NOT_FOUND
-        reason = f"Attempt to describe a user credential that does not exist: {user}"
-    return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=reason, credential_infos=[])
+        text = f"Attempt to describe a user credential that does not exist: {user}"
+        error = KafkaError(text, code=ErrorCode.RESOURCE_NOT_FOUND)
+    return DescribeUserScramCredentialsResult(
+        user=user, error_code=error.code, error_message=str(error), credential_infos=[]
+    )
