@@ -149,6 +149,9 @@ class ReplicationWatch:
         if not all(each in self.image.active_brokers for each in joining):
             self.violate(ACTIVE, f"{name}: {before} to {after}")
         candidates = {*before.isr, *before.eligible_leader_replicas, *before.last_known_elr}
+        if before.is_reassigned and not after.is_reassigned:
+            # The decision that takes the last of them into the ISR completes the reassignment and elects, as Kafka's.
+            candidates |= joining
         if after.leader not in (NO_LEADER, *candidates):
             self.violate(CLEAN, f"{name}: {before} to {after}")
         self._check_electable(key)
