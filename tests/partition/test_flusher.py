@@ -89,6 +89,18 @@ async def test_one_sync_covers_all_appends_before_it(flusher, mock_clock):
     assert (partition.durable, partition.syncs) == (4, 2)
 
 
+async def test_several_wait_for_the_end_of_one_sync(flusher, mock_clock):
+    partition = SlowPartition(log_end=1)
+    flusher.request(partition)
+    await sync_begun(partition)
+    async with trio.open_nursery() as waiting:
+        for _ in range(2):
+            waiting.start_soon(flusher.wait_idle, partition)
+        await trio.testing.wait_all_tasks_blocked()
+        partition.gate.release()
+    assert partition.durable == 1
+
+
 async def test_a_partition_has_one_sync_under_way_and_the_limiter_bounds_them_all(flusher, mock_clock):
     begun = threading.Semaphore(0)
     gate = threading.Semaphore(0)

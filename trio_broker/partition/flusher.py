@@ -111,7 +111,8 @@ class Flusher:
     async def wait_idle(self, partition: Syncable) -> None:
         """Wait until no sync of ``partition`` is under way, so that its files may be closed."""
         if partition in self._under_way and self._runs:
-            done = self._under_way[partition] = self._under_way[partition] or trio.Event()
+            if (done := self._under_way[partition]) is None:
+                done = self._under_way[partition] = trio.Event()
             await done.wait()
 
     def resize(self, threads: int) -> None:
