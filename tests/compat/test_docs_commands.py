@@ -27,7 +27,7 @@ from trio_broker.testing.process import BrokerProcess
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (DOCS / "commands.md", DOCS / "transactions.md")
-ELSEWHERE = (DOCS / "cluster.md", DOCS / "security.md", DOCS / "access.md")
+ELSEWHERE = (DOCS / "cluster.md", DOCS / "security.md", DOCS / "access.md", DOCS / "tokens.md")
 """Have what needs several brokers, a login, or an authorizer; other tests run it."""
 SECONDS = 60
 
@@ -144,7 +144,7 @@ def test_the_pages_show_every_command() -> None:
     shown = {" ".join(each.split()[1:3]) for example in examples() for each in example.command.split(" | ")}
     assert {"produce greetings", "consume greetings"} <= shown
     lists = re.findall(r"^trio-broker (\w+) +([a-z].+)$", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(lists) == 8
+    assert len(lists) == 9
     named = {f"{group} {name}" for group, names in lists for name in names.split(" | ")}
     others = "".join(page.read_text(encoding="utf-8") for page in ELSEWHERE)
     elsewhere = {each for each in named if f"trio-broker {each}" in others}
