@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
 
@@ -99,6 +100,10 @@ async def test_a_controller_that_does_not_answer_holds_up_nobody_for_long(
     open_wire_client, monkeypatch, autojump_clock
 ):
     wire = await open_wire_client()
+    cache = wire.services.metadata_cache
+    alone = cache.image.brokers
+    brokers = {**alone, 2: attrs.evolve(next(iter(alone.values())), broker_id=2)}
+    cache.set_image(attrs.evolve(cache.image, brokers=brokers))
 
     async def create_never(topics):
         await trio.sleep_forever()

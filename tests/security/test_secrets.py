@@ -244,6 +244,8 @@ def found_in(text: str, secrets: set[bytes]) -> list[str]:
 
 def texts_of_objects() -> Iterator[tuple[str, str]]:
     """How each object of the broker's that has a text of its own would be logged."""
+    # A broker of another test may have set what there was aside.
+    gc.unfreeze()
     for each in gc.get_objects():
         if attrs.has(type(each)) and not type(each).__module__.startswith("tests"):
             try:

@@ -285,7 +285,7 @@ class Controller:
         return outcomes
 
     async def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> ConfigOutcome:
-        refusals = [await self._refusal_by_parts(change) for change in changes]
+        refusals = [await self._refusal_by_parts(change) async for change in InTurns(changes)]
         decisions = (
             refusal or attempt(partial(self._decide_config, change))
             for change, refusal in zip(changes, refusals, strict=True)
