@@ -324,6 +324,16 @@ def until(deadline: float) -> Iterator[int]:
     return itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count())
 
 
+def run(fuzz: Callable[[int, Iterator[int], Statistics], Iterator[Finding]], seed: int, seconds: float) -> int:
+    """Print what ``fuzz`` finds within ``seconds``; return the exit code of the program."""
+    statistics, findings = Statistics(), 0
+    for finding in fuzz(seed, until(time.monotonic() + seconds), statistics):
+        findings += 1
+        print(finding)
+    print(f"{statistics.tried} frames tried, {statistics.read} read, {findings} findings")
+    return 1 if findings else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Throw broken bytes at every decoder of the wire.")
     parser.add_argument("--seconds", type=float, default=60, help="how long to go on (default: 60)")
@@ -333,12 +343,7 @@ def main() -> int:
     if arguments.profile:
         print_profile()
         return 0
-    statistics, findings = Statistics(), 0
-    for finding in fuzz(arguments.seed, until(time.monotonic() + arguments.seconds), statistics):
-        findings += 1
-        print(finding)
-    print(f"{statistics.tried} frames tried, {statistics.read} read, {findings} findings")
-    return 1 if findings else 0
+    return run(fuzz, arguments.seed, arguments.seconds)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from typing import Final
 
 import attrs
 
-from fuzz.decoders import MAX_DECODE_SECONDS, Finding, Statistics, mutated, until
+from fuzz.decoders import MAX_DECODE_SECONDS, Finding, Statistics, mutated, run
 from fuzz.raw_client import request_bytes
 from kafka_wire.codec import decode
 from kafka_wire.errors import WireError
@@ -283,12 +283,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="how long to go on (default: 60)")
     parser.add_argument("--seed", type=int, default=0, help="where the randomness starts (default: 0)")
     arguments = parser.parse_args()
-    statistics, findings = Statistics(), 0
-    for finding in fuzz(arguments.seed, until(time.monotonic() + arguments.seconds), statistics):
-        findings += 1
-        print(finding)
-    print(f"{statistics.tried} frames tried, {statistics.read} read, {findings} findings")
-    return 1 if findings else 0
+    return run(fuzz, arguments.seed, arguments.seconds)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 import enum
 import hashlib
 import hmac
-import os
 import secrets
 from collections.abc import Mapping
 from functools import cached_property
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import attrs
 
-from trio_broker.security.private_files import read_private_file
+from trio_broker.security.private_files import read_private_file, write_new_private_file
 
 TOKEN_BYTES = 32
 """Of a token that is made here; nobody guesses 256 bits."""
@@ -126,12 +125,7 @@ def make_token_file(path: Path) -> None:
         FileExistsError: there is one.
         OSError: the disk refused.
     """
-    # The mode is given with the creation: a file that is readable for a moment may be opened in that moment.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.writelines(f"{role.value} {secrets.token_urlsafe(TOKEN_BYTES)}\n" for role in Role)
-        file.flush()
-        os.fsync(descriptor)
+    write_new_private_file(path, "".join(f"{role.value} {secrets.token_urlsafe(TOKEN_BYTES)}\n" for role in Role))
 
 
 def parse_tokens(text: str, path: Path) -> Mapping[Role, str]:

@@ -15,8 +15,9 @@ from click.testing import CliRunner
 from tests.running_broker import running
 from trio_broker.broker import Broker
 from trio_broker.cli import main
-from trio_broker.security.certificate_authority import CertificateAuthority, write_private_file
+from trio_broker.security.certificate_authority import CertificateAuthority
 from trio_broker.security.key_store import KeyStore
+from trio_broker.security.private_files import write_private_file
 
 
 def authority() -> CertificateAuthority:

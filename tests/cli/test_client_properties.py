@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trio_broker.cli.client_properties import properties_text, scram_properties, write_new_private_file
+from trio_broker.cli.client_properties import properties_text, scram_properties
 from trio_broker.common.properties import parse_properties
+from trio_broker.security.private_files import write_new_private_file
 from trio_broker.security.sasl.jaas import parse_jaas
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,7 +35,8 @@ from tests.security.oauth_tokens import AUDIENCE, ISSUER, claims_at, key_named, 
 from tests.waits import flushed, within
 from trio_broker.broker import Broker
 from trio_broker.config.authorizer_config import STANDARD_AUTHORIZER
-from trio_broker.security.certificate_authority import CertificateAuthority, write_private_file
+from trio_broker.security.certificate_authority import CertificateAuthority
+from trio_broker.security.private_files import write_private_file
 from trio_broker.security.ssl_factory import server_context
 from trio_broker.testing.broker_thread import BrokerThread
 
@@ -225,6 +226,12 @@ def show_expired_certificate(broker: Broker, directory: Path) -> None:
     factory.context = server_context(old, datetime.now(UTC) - DAYS_BEHIND)
 
 
+def add_entries(client: AdminClient, entries: Sequence[AclBinding]) -> None:
+    """Have access control entries created."""
+    for created in client.create_acls(list(entries)).values():
+        within(created.result, SECONDS)
+
+
 def prepare(admin: Case) -> None:
     """Create topics with a record each, the user of SCRAM, and its rights."""
     settings: dict[str, Any] = {**admin.librdkafka}
@@ -243,8 +250,7 @@ def prepare(admin: Case) -> None:
         for type_ in (ResourceType.TOPIC, ResourceType.GROUP)
         for user in (USER, "ANONYMOUS")
     ]
-    for allowed in client.create_acls(rights).values():
-        within(allowed.result, SECONDS)
+    add_entries(client, rights)
     producer = Producer(settings)
     for topic in ("open", "closed"):
         producer.produce(topic, b"hello")

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 
 from tests.compat.kafka_process import free_ports
 from tests.compat.killable_application import WAIT_SECONDS, KillableApplication
-from tests.compat.secured_clients import USER, Case, SecuredBroker, secured_broker
+from tests.compat.secured_clients import USER, Case, SecuredBroker, add_entries, secured_broker
 from tests.compat.test_java_connect_exactly_once import WORKER, configure, worker_in
 from tests.java_programs import STREAMS, Java, compiled_java
 from tests.waits import TimeLeft, flushed, within
@@ -71,8 +71,7 @@ def prepare(admin: Case, topics: Sequence[str], rights: Sequence[Right]) -> None
         for type_, name, operations in rights
         for each in operations
     ]
-    for allowed in client.create_acls(entries).values():
-        within(allowed.result, WAIT_SECONDS)
+    add_entries(client, entries)
 
 
 def pattern_of(name: str) -> ResourcePatternType:

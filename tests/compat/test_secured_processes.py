@@ -21,11 +21,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.compat.secured_clients import add_entries
 from tests.etcd_server import FAST_ELECTIONS, EtcdServer
 from tests.waits import eventually, flushed, within
 from trio_broker.cluster.etcd.server import free_port
 from trio_broker.config.authorizer_config import STANDARD_AUTHORIZER
-from trio_broker.security.certificate_authority import CertificateAuthority, write_private_file
+from trio_broker.security.certificate_authority import CertificateAuthority
+from trio_broker.security.private_files import write_private_file
 from trio_broker.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.soak
@@ -111,8 +113,7 @@ def test_a_killed_broker_of_three_loses_nothing_of_a_client_with_rights(brokers,
             (ResourceType.GROUP, "billing", AclOperation.READ),
         )
     ]
-    for allowed in admin.create_acls(rights).values():
-        within(allowed.result, SECONDS)
+    add_entries(admin, rights)
 
     def partition() -> Any:
         return admin.list_topics("orders", timeout=SECONDS).topics["orders"].partitions[0]

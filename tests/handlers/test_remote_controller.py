@@ -28,7 +28,6 @@ from trio_broker.cluster.configuration_control import (
     ResourceReplacement,
 )
 from trio_broker.cluster.controller_channel import CALL_SECONDS, ControllerChannels
-from trio_broker.cluster.declared_users import entry_of
 from trio_broker.cluster.features import own_features
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.cluster.remote_controller import RemoteController
@@ -37,6 +36,7 @@ from trio_broker.cluster.scram_control import ScramDeletion, ScramUpsertion, fin
 from trio_broker.common.security_protocol import SecurityProtocol
 from trio_broker.config.listeners import Endpoint
 from trio_broker.declaration.rights_text import GrantedRight
+from trio_broker.security.new_acls import entry_of
 from trio_broker.security.standard_authorizer import StandardAuthorizer
 
 SESSION_SECONDS = 9.0

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trio_broker.security.certificate_authority import CertificateAuthority, write_private_file
+from trio_broker.security.certificate_authority import CertificateAuthority
 from trio_broker.security.key_store import KeyStore
+from trio_broker.security.private_files import write_private_file
 
 NOW = datetime.now(UTC)
 

@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.waits import eventually, scaled
 from trio_broker.broker import StartupError
-from trio_broker.security.certificate_authority import CertificateAuthority, write_private_file
+from trio_broker.security.certificate_authority import CertificateAuthority
+from trio_broker.security.private_files import write_private_file
 from trio_broker.testing import ClusterThread
 
 NOW = datetime.now(UTC)

@@ -25,7 +25,8 @@ from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ClientError
 from trio_broker.client.security import SecurityKeyError, parse_security
-from trio_broker.security.certificate_authority import CertificateAuthority, write_private_file
+from trio_broker.security.certificate_authority import CertificateAuthority
+from trio_broker.security.private_files import write_private_file
 from trio_broker.testing.broker_thread import BrokerThread
 
 NOW = datetime.now(UTC)

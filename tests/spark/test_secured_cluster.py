@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from trio_broker.cli import main
-from trio_broker.security.certificate_authority import CertificateAuthority, write_private_file
+from trio_broker.security.certificate_authority import CertificateAuthority
+from trio_broker.security.private_files import write_private_file
 from trio_broker.testing.broker_thread import BrokerThread
 
 if TYPE_CHECKING:

@@ -20,10 +20,11 @@ from trio_broker.cli.failure import Failures, fail
 from trio_broker.cli.output import Row, print_json, print_table
 from trio_broker.client.acls import AclBindingFilter, Outcomes, create_acls, delete_acls, describe_acls
 from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.declaration.rights_text import word_of
 from trio_broker.security.standard_acl import StandardAcl
 
 OPERATIONS: Final = {
-    operation.name.lower().replace("_", "-"): operation
+    word_of(operation): operation
     for operation in AclOperation
     if operation not in (AclOperation.UNKNOWN, AclOperation.ANY)
 }
@@ -74,6 +75,11 @@ def names_entries(command: Callable[..., None]) -> Callable[..., None]:
 
 # --- list and remove ---
 
+principals_option = click.option(
+    "--principal", "principals", multiple=True, metavar="TYPE:NAME", help="As User:alice; may be repeated."
+)
+host_option = click.option("--host", metavar="ADDRESS", help="The address, or range of addresses, of an entry.")
+
 
 def filters_of(
     resources: Sequence[tuple[ResourceType, str]],
@@ -101,8 +107,8 @@ def found(client: KafkaClient, filters: Iterable[AclBindingFilter]) -> list[Stan
 
 @acls.command("list")
 @names_entries
-@click.option("--principal", "principals", multiple=True, metavar="TYPE:NAME", help="As User:alice; may be repeated.")
-@click.option("--host", metavar="ADDRESS", help="The address, or range of addresses, of an entry.")
+@principals_option
+@host_option
 @json_option
 @with_client
 def list_command(
@@ -116,8 +122,8 @@ def list_command(
 
 @acls.command("remove")
 @names_entries
-@click.option("--principal", "principals", multiple=True, metavar="TYPE:NAME", help="As User:alice; may be repeated.")
-@click.option("--host", metavar="ADDRESS", help="The address, or range of addresses, of an entry.")
+@principals_option
+@host_option
 @needs_consent
 @json_option
 @with_client

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 
 LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -22,21 +20,6 @@ def scram_properties(user: str, password: str, mechanism: str) -> dict[str, str]
 def properties_text(properties: Mapping[str, str]) -> str:
     """The text of a file. In ASCII, since Java reads such files as Latin-1."""
     return "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
-
-
-def write_new_private_file(path: Path, text: str) -> None:
-    """Write a file that was not there, and that its owner alone may read.
-
-    Raises:
-        FileExistsError: it was there.
-        OSError: it cannot be written.
-    """
-    # The mode is given with the creation: a file that is readable for a moment may be opened in that moment.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(descriptor)
 
 
 def _quoted(text: str) -> str:

@@ -26,15 +26,15 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from kafka_wire.sasl.scram import MIN_ITERATIONS, ScramMechanism
-from trio_broker.cli.client_properties import properties_text, scram_properties, write_new_private_file
+from trio_broker.cli.client_properties import properties_text, scram_properties
 from trio_broker.common.properties import parse_properties
 from trio_broker.config.authorizer_config import STANDARD_AUTHORIZER
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.listeners import UNROUTABLE_HOSTS
 from trio_broker.declaration.declaration import DeclaredCredential
-from trio_broker.security.certificate_authority import CertificateAuthority, write_private_file
+from trio_broker.security.certificate_authority import CertificateAuthority
 from trio_broker.security.key_store import KeyStore
-from trio_broker.security.private_files import read_private_file
+from trio_broker.security.private_files import read_private_file, write_new_private_file, write_private_file
 from trio_broker.security.sasl.jaas import parse_jaas
 
 RENEWAL_DAYS: Final = 30

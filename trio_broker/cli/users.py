@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import click
 
-from kafka_wire.acl import WILDCARD, AclPermissionType
+from kafka_wire.acl import WILDCARD
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.sasl.scram import ScramMechanism
 from trio_broker.cli.command_group import CommandGroup
@@ -34,6 +34,7 @@ from trio_broker.declaration.rights_text import (
     right_text,
     transactional_right,
 )
+from trio_broker.security.new_acls import entry_of, principal_of
 from trio_broker.security.standard_acl import StandardAcl
 
 PASSWORD_BYTES: Final = 18
@@ -83,22 +84,6 @@ def chosen_password(path: str | None) -> str:
         return read_password(path)
     except ValueError as error:
         fail(str(error))
-
-
-def principal_of(name: str) -> str:
-    return f"User:{name}"
-
-
-def entry_of(right: GrantedRight, name: str) -> StandardAcl:
-    return StandardAcl(
-        right.resource_type,
-        right.resource_name,
-        right.pattern_type,
-        principal_of(name),
-        WILDCARD,
-        right.operation,
-        AclPermissionType.ALLOW,
-    )
 
 
 def entry_text(acl: StandardAcl) -> str:

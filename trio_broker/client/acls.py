@@ -10,11 +10,12 @@ from collections.abc import Sequence
 import attrs
 
 from kafka_wire.acl import AclOperation, AclPermissionType, PatternType, ResourceType
-from kafka_wire.messages.create_acls import AclCreation, CreateAclsRequest
+from kafka_wire.messages.create_acls import CreateAclsRequest
 from kafka_wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsFilterResult, DeleteAclsRequest
 from kafka_wire.messages.describe_acls import DescribeAclsRequest
 from trio_broker.client.errors import NotKafka, Refused, check
 from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.security.new_acls import acl_creation
 from trio_broker.security.standard_acl import StandardAcl
 
 Outcomes = dict[StandardAcl, Refused | None]
@@ -76,21 +77,10 @@ def create_acls(client: KafkaClient, acls: Sequence[StandardAcl]) -> Outcomes:
     Raises:
         ClientError: the request failed as a whole.
     """
-    creations = [
-        AclCreation(
-            resource_type=acl.resource_type,
-            resource_name=acl.resource_name,
-            resource_pattern_type=acl.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission_type=acl.permission_type,
-        )
-        for acl in acls
-    ]
+    request = CreateAclsRequest(creations=list(map(acl_creation, acls)))
 
     def ask() -> Outcomes:
-        results = client.ask(client.any_broker(), CreateAclsRequest(creations=creations)).results
+        results = client.ask(client.any_broker(), request).results
         return _outcomes(acls, [(result.error_code, result.error_message) for result in results])
 
     return client.attempt(ask)

@@ -23,6 +23,7 @@ from trio_broker.cluster.declared_topics import additional_partitions, change_to
 from trio_broker.cluster.declared_users import grant_rights, plan_users_on_image, set_quotas
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import require_room
+from trio_broker.concurrency.barrier import Backoff
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.declaration.credential_plan import CredentialPlan
 from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredCredential
@@ -83,15 +84,14 @@ class Declarator:
 
         ``note`` gets the reason of each failure, and nothing at the end.
         """
-        pause = FIRST_PAUSE_SECONDS
+        backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         while True:
             try:
                 await self.declare(controller, image())
             except DeclarationError as error:
                 log.warning("what is declared is not there yet: %s", error)
                 note(f"what is declared is not there yet: {error}")
-                await trio.sleep(pause)
-                pause = min(2 * pause, MAX_PAUSE_SECONDS)
+                await trio.sleep(backoff.next_pause())
             else:
                 note("")
                 return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kafka_wire.acl import WILDCARD, AclPermissionType
+from kafka_wire.acl import WILDCARD
 from kafka_wire.errors import KafkaError
 from trio_broker.cluster.acl_control import acl_of, acl_records, require_valid
 from trio_broker.cluster.client_quota_control import QuotaAlteration, quotas_of
@@ -15,7 +15,7 @@ from trio_broker.declaration.declaration import Declaration, DeclarationError
 from trio_broker.declaration.rights_text import GrantedRight
 from trio_broker.declaration.user_plan import CurrentUser, UserPlan, plan_users
 from trio_broker.quota.client_quotas import USER
-from trio_broker.security.standard_acl import StandardAcl
+from trio_broker.security.new_acls import entry_of, principal_of
 
 
 def plan_users_on_image(declaration: Declaration, image: MetadataImage, config: BrokerConfig) -> tuple[UserPlan, ...]:
@@ -71,20 +71,3 @@ async def set_quotas(plans: Sequence[UserPlan], controller: ControllerClient, *,
     alterations = [QuotaAlteration(((USER, each.declared.name),), tuple(each.quotas.items())) for each in changed]
     outcomes = await controller.alter_client_quotas(alterations, validate_only=validate_only)
     return [f"{plan.declared}: {error}" for plan, error in zip(changed, outcomes, strict=True) if error is not None]
-
-
-def principal_of(name: str) -> str:
-    return f"User:{name}"
-
-
-def entry_of(right: GrantedRight, name: str) -> StandardAcl:
-    """The entry by which a user has a right."""
-    return StandardAcl(
-        right.resource_type,
-        right.resource_name,
-        right.pattern_type,
-        principal_of(name),
-        WILDCARD,
-        right.operation,
-        AclPermissionType.ALLOW,
-    )

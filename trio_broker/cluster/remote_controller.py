@@ -31,7 +31,7 @@ from kafka_wire.messages.alter_user_scram_credentials import (
 from kafka_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from kafka_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kafka_wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from kafka_wire.messages.create_acls import AclCreation, CreateAclsRequest
+from kafka_wire.messages.create_acls import CreateAclsRequest
 from kafka_wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -74,6 +74,7 @@ from trio_broker.cluster.write_operations import outcomes_of
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigSource
+from trio_broker.security.new_acls import acl_creation
 from trio_broker.security.standard_acl import StandardAcl
 
 ResponseT = TypeVar("ResponseT")
@@ -184,7 +185,7 @@ class RemoteController:
         )
 
     async def create_acls(self, acls: Sequence[StandardAcl]) -> list[StandardAcl | KafkaError]:
-        request = CreateAclsRequest(creations=[_acl_creation(each) for each in acls])
+        request = CreateAclsRequest(creations=list(map(acl_creation, acls)))
 
         async def there(send: SendToController) -> list[StandardAcl | KafkaError]:
             results = (await _forwarded(send, request)).results
@@ -396,18 +397,6 @@ def _quota_entry(change: QuotaAlteration) -> AlterClientQuotasRequest.EntryData:
     return AlterClientQuotasRequest.EntryData(
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in change.entity],
         ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in change.ops],
-    )
-
-
-def _acl_creation(acl: StandardAcl) -> AclCreation:
-    return AclCreation(
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        resource_pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission_type,
     )
 
 

@@ -12,24 +12,25 @@ from typing import Final
 
 import attrs
 
-from kafka_wire.acl import WILDCARD, AclOperation, PatternType, ResourceType
+from kafka_wire.acl import (
+    SUPPORTED_OPERATIONS,
+    WILDCARD,
+    AclNumber,
+    AclOperation,
+    PatternType,
+    ResourceType,
+)
 from trio_broker.common.did_you_mean import did_you_mean
 
 FORM: Final = "OPERATION:TOPIC"
 
-OPERATIONS: Final = {
-    each.name.lower().replace("_", "-"): each
-    for each in (
-        AclOperation.READ,
-        AclOperation.WRITE,
-        AclOperation.CREATE,
-        AclOperation.DELETE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-    )
-}
+
+def word_of(member: AclNumber) -> str:
+    """How an operation or a type is typed."""
+    return member.name.lower().replace("_", "-")
+
+
+OPERATIONS: Final = {word_of(each): each for each in SUPPORTED_OPERATIONS[ResourceType.TOPIC]}
 """What may be done to a topic, by its word."""
 
 
@@ -77,9 +78,5 @@ def transactional_right(name: str) -> GrantedRight:
 def right_text(right: GrantedRight) -> str:
     """A right in the words that ``parse_right`` reads, with the type of what is no topic."""
     star = WILDCARD if right.pattern_type is PatternType.PREFIXED else ""
-    kind = "" if right.resource_type is ResourceType.TOPIC else f"{_word(right.resource_type)}:"
-    return f"{_word(right.operation)}:{kind}{right.resource_name}{star}"
-
-
-def _word(member: AclOperation | ResourceType) -> str:
-    return member.name.lower().replace("_", "-")
+    kind = "" if right.resource_type is ResourceType.TOPIC else f"{word_of(right.resource_type)}:"
+    return f"{word_of(right.operation)}:{kind}{right.resource_name}{star}"

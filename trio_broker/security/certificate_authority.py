@@ -10,12 +10,9 @@ Source: RFC 5280; docs/security.md.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Final
 
 import attrs
@@ -126,24 +123,6 @@ class CertificateAuthority:
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         return KeyStore(pem_of(key), builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
-
-
-def write_private_file(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone may read, in place of the one that is there: readers see one of the two whole.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    descriptor, unfinished = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        Path(unfinished).replace(path)
-    except BaseException:
-        Path(unfinished).unlink()
-        raise
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:

@@ -15,7 +15,8 @@ import attrs
 from kafka_wire.sasl.scram import ScramMechanism
 from trio_broker.cluster.scram_control import ScramUpsertion
 from trio_broker.common.security_protocol import SASL_PROTOCOLS, TLS_PROTOCOLS, SecurityProtocol
-from trio_broker.security.certificate_authority import CertificateAuthority, write_private_file
+from trio_broker.security.certificate_authority import CertificateAuthority
+from trio_broker.security.private_files import write_private_file
 
 USER: Final = "alice"
 """Who clients are: by SCRAM, or in their certificate."""

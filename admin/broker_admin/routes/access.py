@@ -5,7 +5,8 @@ Changes are made by the controller, which answers them, whichever broker is aske
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import attrs
 import trio
@@ -129,8 +130,13 @@ class ChangedQuotas:
     quotas: Mapping[str, float | None]
 
 
-def problem_of(refused: AccessRefused) -> Problem:
-    return Problem(status_of(refused.error), refused.reason)
+@contextmanager
+def answered_refusals() -> Iterator[None]:
+    """Answer what the controller refuses."""
+    try:
+        yield
+    except AccessRefused as refused:
+        raise Problem(status_of(refused.error), refused.reason) from refused
 
 
 class AclsEndpoint(HTTPEndpoint):
@@ -148,10 +154,8 @@ class AclsEndpoint(HTTPEndpoint):
     async def post(self, request: Request) -> Response:
         """Add an entry; one that says the same is no error."""
         dry_run, acl = query_of(request, ChangeQuery).dry_run, (await read_change(request, AclBody)).acl
-        try:
+        with answered_refusals():
             await cluster_of(request).access.create_acl(acl, changed_by=caller_name(request), dry_run=dry_run)
-        except AccessRefused as refused:
-            raise problem_of(refused) from refused
         return json_response(ChangedAcl(dry_run=dry_run, acl=acl), 201)
 
     @requires(Role.ADMIN, of_cluster(ALTER_CLUSTER))
@@ -161,10 +165,8 @@ class AclsEndpoint(HTTPEndpoint):
         check_caller(request)
         query = query_of(request, AclDeletionQuery)
         acl, access = query.acl, cluster_of(request).access
-        try:
+        with answered_refusals():
             is_there = await access.delete_acl(acl, changed_by=caller_name(request), dry_run=query.dry_run)
-        except AccessRefused as refused:
-            raise problem_of(refused) from refused
         if not is_there:
             raise Problem(404, "there is no such entry; /api/v1/acls lists those there are")
         return json_response(ChangedAcl(dry_run=query.dry_run, acl=acl))
@@ -203,10 +205,8 @@ class QuotasEndpoint(HTTPEndpoint):
 async def changed_quotas(
     request: Request, entity: QuotaEntity, quotas: Mapping[str, float | None], dry_run: bool
 ) -> Response:
-    try:
+    with answered_refusals():
         await cluster_of(request).access.alter_quotas(entity, quotas, changed_by=caller_name(request), dry_run=dry_run)
-    except AccessRefused as refused:
-        raise problem_of(refused) from refused
     return json_response(ChangedQuotas(dry_run=dry_run, entity=entity, quotas=quotas))
 
 

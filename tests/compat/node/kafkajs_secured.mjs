@@ -1,5 +1,6 @@
-// kafkajs by TLS and logins: see secured_clients.py. Reads cases, and prints how writing and reading ended in each.
+// kafkajs by TLS and logins: see secured_clients.py.
 import fs from "node:fs";
+import { runCases } from "./secured_cases.mjs";
 import kafkajs from "kafkajs";
 
 const { Kafka, logLevel } = kafkajs;
@@ -22,15 +23,6 @@ function client({ servers, ca, certificate, mechanism, user, password, token }) 
 // The innermost error has the code of TLS or the type of the protocol's error.
 function name(error) {
   return error.cause ? name(error.cause) : error.type ?? (isNaN(error.code) ? error.code : undefined) ?? error.name;
-}
-
-async function outcome(action) {
-  try {
-    await action();
-    return "ok";
-  } catch (error) {
-    return name(error);
-  }
 }
 
 async function write(one) {
@@ -57,9 +49,4 @@ async function read(one) {
   }
 }
 
-const outcomes = {};
-for (const one of JSON.parse(fs.readFileSync(0))) {
-  outcomes[one.name] = [await outcome(() => write(one)), await outcome(() => read(one))];
-}
-console.log(JSON.stringify(outcomes));
-process.exit(0);
+await runCases(write, read, name);

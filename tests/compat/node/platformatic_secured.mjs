@@ -1,5 +1,6 @@
-// @platformatic/kafka by TLS and logins: see secured_clients.py. Reads cases, and prints how writing and reading ended.
+// @platformatic/kafka by TLS and logins: see secured_clients.py.
 import fs from "node:fs";
+import { runCases } from "./secured_cases.mjs";
 import "./node_20.mjs";
 
 const { Consumer, Producer, stringSerializers, stringDeserializers } = await import("@platformatic/kafka");
@@ -22,15 +23,6 @@ function name(error) {
   return inner ? name(inner) : error.apiId ?? error.code ?? error.message;
 }
 
-async function outcome(action) {
-  try {
-    await action();
-    return "ok";
-  } catch (error) {
-    return name(error);
-  }
-}
-
 async function write(one) {
   const producer = new Producer({ ...options(one), serializers: stringSerializers });
   try {
@@ -50,9 +42,4 @@ async function read(one) {
   }
 }
 
-const outcomes = {};
-for (const one of JSON.parse(fs.readFileSync(0))) {
-  outcomes[one.name] = [await outcome(() => write(one)), await outcome(() => read(one))];
-}
-console.log(JSON.stringify(outcomes));
-process.exit(0);
+await runCases(write, read, name);

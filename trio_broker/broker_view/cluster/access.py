@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from broker_admin.views.cluster.access import (
@@ -19,7 +19,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.sasl.scram import MECHANISMS_BY_NUMBER
 from trio_broker.broker_view.cluster.replication import LiveReplicationView
-from trio_broker.broker_view.cluster.topic_changes import called_by
+from trio_broker.broker_view.cluster.topic_changes import called_by, only_outcome
 from trio_broker.cluster.acl_control import acl_of, acl_records, require_valid
 from trio_broker.cluster.client_quota_control import QuotaAlteration, quotas_of
 from trio_broker.cluster.metadata_image import NO_LEADER
@@ -60,7 +60,7 @@ class LiveAccessView:
         wanted = self._changeable(acl)
         if not dry_run:
             with called_by(changed_by):
-                await only_outcome(self.services.controller.create_acls([wanted]))
+                await only_outcome(self.services.controller.create_acls([wanted]), refused)
 
     async def delete_acl(self, acl: AclEntry, *, changed_by: str, dry_run: bool) -> bool:
         wanted = self._changeable(acl)
@@ -71,7 +71,7 @@ class LiveAccessView:
             wanted.operation, wanted.permission_type,
         )  # fmt: skip
         with called_by(changed_by):
-            return bool(await only_outcome(self.services.controller.delete_acls([exactly])))
+            return bool(await only_outcome(self.services.controller.delete_acls([exactly]), refused))
 
     def _changeable(self, acl: AclEntry) -> StandardAcl:
         """The entry that is meant.
@@ -101,28 +101,13 @@ class LiveAccessView:
     ) -> None:
         wanted = QuotaAlteration(parts_of(entity), tuple(changes.items()))
         with called_by(changed_by):
-            await only_outcome(self.services.controller.alter_client_quotas([wanted], validate_only=dry_run))
+            await only_outcome(self.services.controller.alter_client_quotas([wanted], validate_only=dry_run), refused)
 
     async def users(self) -> Sequence[ScramUser]:
         found: defaultdict[str, dict[str, int]] = defaultdict(dict)
         async for (name, number), record in InTurns(credential_records(self.services.metadata_cache.image).items()):
             found[name][MECHANISMS_BY_NUMBER[number].value] = record.iterations
         return [ScramUser(name=name, mechanisms=mechanisms) for name, mechanisms in found.items()]
-
-
-async def only_outcome(request: Awaitable[Sequence[T | KafkaError]]) -> T:
-    """The outcome of a request for one change.
-
-    Raises:
-        AccessRefused: it, or the request as a whole, is refused.
-    """
-    try:
-        [outcome] = await request
-    except KafkaError as error:
-        raise refused(error) from error
-    if isinstance(outcome, KafkaError):
-        raise refused(outcome)
-    return outcome
 
 
 def refused(error: KafkaError) -> AccessRefused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import lcm
 from operator import methodcaller
@@ -82,7 +82,9 @@ class LiveTopicChangesView:
             configs=configs,
         )
         with called_by(changed_by):
-            outcome = await only_outcome(self.services.controller_client.create_topics([wanted], validate_only=dry_run))
+            outcome = await only_outcome(
+                self.services.controller_client.create_topics([wanted], validate_only=dry_run), refused
+            )
         return TopicCreation(
             dry_run=dry_run,
             name=outcome.name,
@@ -101,7 +103,7 @@ class LiveTopicChangesView:
         delay_ms = await self.services.replicas.log_maintenance.removal_delay_ms([each.log for each in partitions])
         with called_by(changed_by):
             outcome = await only_outcome(
-                self.services.controller_client.delete_topics([TopicTarget(name)], validate_only=dry_run)
+                self.services.controller_client.delete_topics([TopicTarget(name)], validate_only=dry_run), refused
             )
         return TopicDeletion(
             dry_run=dry_run,
@@ -117,7 +119,9 @@ class LiveTopicChangesView:
         before = len(self._existing(name).partitions)
         wanted = NewPartitions(name=name, count=count)
         with called_by(changed_by):
-            await only_outcome(self.services.controller_client.create_partitions([wanted], validate_only=dry_run))
+            await only_outcome(
+                self.services.controller_client.create_partitions([wanted], validate_only=dry_run), refused
+            )
         return AddedPartitions(
             dry_run=dry_run,
             partitions_before=before,
@@ -252,11 +256,11 @@ def called_by(changed_by: str) -> Iterator[None]:
         CALLER.reset(token)
 
 
-async def only_outcome(request: Awaitable[Sequence[T | KafkaError]]) -> T:
-    """The outcome of a request for one topic.
+async def only_outcome(request: Awaitable[Sequence[T | KafkaError]], refused: Callable[[KafkaError], Exception]) -> T:
+    """The outcome of a request for one change.
 
     Raises:
-        TopicRefused: the topic, or the request as a whole, is refused.
+        Exception: what ``refused`` makes of its error, or of that of the request as a whole.
     """
     try:
         [outcome] = await request

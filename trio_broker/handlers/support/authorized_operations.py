@@ -10,40 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kafka_wire.acl import CLUSTER_NAME, AclOperation, ResourceType
+from kafka_wire.acl import CLUSTER_NAME, SUPPORTED_OPERATIONS, AclOperation, ResourceType
 from kafka_wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER, Right
-
-SUPPORTED_OPERATIONS: Final = {
-    ResourceType.TOPIC: (
-        AclOperation.READ,
-        AclOperation.WRITE,
-        AclOperation.CREATE,
-        AclOperation.DELETE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (
-        AclOperation.READ,
-        AclOperation.DELETE,
-        AclOperation.DESCRIBE,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-    ),
-    ResourceType.CLUSTER: (
-        AclOperation.CREATE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.CLUSTER_ACTION,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-        AclOperation.IDEMPOTENT_WRITE,
-    ),
-}
-"""What there is to do with a resource of each type."""
 
 
 def bit_field(operations: Iterable[AclOperation]) -> int:
