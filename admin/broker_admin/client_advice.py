@@ -71,8 +71,8 @@ def backlog_advice(produced: ProducedBatches, producing_seconds: float, backlog_
     linger_ms = next((each for each in LINGER_MS if each >= between_ms), LONGEST_LINGER_MS)
     return ClientAdvice(
         f"linger.ms={linger_ms}",
-        f"{bytes_text(backlog_bytes)} of its requests wait unread, since a connection is served one request at a "
-        f"time; a batch holds {produced.records / produced.batches:.1f} records, and what gathers in {linger_ms} ms "
+        f"{bytes_text(backlog_bytes)} of its requests wait unread behind those before them; a batch "
+        f"holds {produced.records / produced.batches:.1f} records, and what gathers in {linger_ms} ms "
         "would share one. More partitions and connections help as well",
     )
 

@@ -66,7 +66,10 @@ class Mailbox:
     is_closed: bool = False
     has_more: bool = False
 
-    def respond(self, reply: Reply) -> None:
+    def unmute(self, request: QueuedRequest) -> None:
+        """There is nothing behind it."""
+
+    def respond(self, request: QueuedRequest, reply: Reply) -> None:
         self.has_come.set()
 
 

@@ -177,8 +177,8 @@ def test_the_evidence_names_readings_of_the_history_with_their_values():
 @pytest.mark.parametrize(
     ("readings", "summary"),
     [
-        ({"disk_wait_ratio": 0.9}, "payments sends faster than one request at a time is synced."),
-        ({}, "payments sends faster than one request at a time is served."),
+        ({"disk_wait_ratio": 0.9}, "payments sends faster than its requests are synced."),
+        ({}, "payments sends faster than its requests are served."),
     ],
     ids=str,
 )

@@ -31,7 +31,10 @@ class Mailbox:
     replies: list[Reply] = attrs.field(factory=list)
     has_come: trio.Event = attrs.field(factory=trio.Event)
 
-    def respond(self, reply: Reply) -> None:
+    def unmute(self, request: QueuedRequest) -> None:
+        """There is nothing behind it."""
+
+    def respond(self, request: QueuedRequest, reply: Reply) -> None:
         self.replies.append(reply)
         self.has_come.set()
 

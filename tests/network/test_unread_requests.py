@@ -82,7 +82,7 @@ async def test_requests_that_wait_at_every_look_for_seconds_are_a_backlog_until_
         for _ in range(int(BACKLOG_SECONDS)):
             look(harness)
         shown, backlog = statistics(harness), harness.server.statistics().backlog
-        assert (shown.stage, shown.muted_because) == (ConnectionStage.UNREAD, "one request at a time")
+        assert (shown.stage, shown.muted_because) == (ConnectionStage.UNREAD, "its own requests ahead")
         assert (shown.request, shown.unread_bytes) == ("Produce", behind)
         assert (backlog.client_id, backlog.connections, backlog.unread_bytes) == ("tests", 1, behind)
         for _ in range(3):
@@ -181,7 +181,7 @@ async def test_more_connections_than_fit_into_one_go_are_looked_at_in_turns(serv
     async with serving(Gate().handle) as harness:
         for _ in range(6):
             await (await harness.connect()).send(1)
-        await harness.until(lambda: sum(each.request is not None for each in harness.server.connections()) == 6)
+        await harness.until(lambda: sum(len(each.requests) for each in harness.server.connections()) == 6)
         for _ in range(3):
             before = len(looked)
             look(harness)

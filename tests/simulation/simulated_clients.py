@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 import attrs
 import trio
@@ -12,11 +13,11 @@ from kafka_wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.produce import ACKS_ALL, PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.checking.history import Op, Outcome, Record
-from tests.simulation.simulated_world import Connection, ConnectionLost, World
+from tests.simulation.simulated_world import Connection, ConnectionLost, Draft, World
 
 TOPIC = "orders"
 
@@ -76,12 +77,35 @@ async def create_topic(
         await trio.sleep(RETRY_SECONDS)
 
 
+MAX_IN_FLIGHT = 5
+"""Batches that an idempotent producer of Kafka's sends at most without waiting for an answer."""
+
+
+@attrs.define(eq=False)
+class SentBatch:
+    """One batch under way; ``end`` is called when it is known what became of it."""
+
+    partition: int
+    values: Sequence[int]
+    sequence: int
+    data: bytes
+    draft: Draft
+    end: Callable[[], object]
+
+    def acknowledged(self, base_offset: int, *, by_all: bool) -> None:
+        written = [Record(self.partition, base_offset + index, value) for index, value in enumerate(self.values)]
+        self.draft.fields["records"] = tuple(written)
+        if not by_all:
+            self.draft.failed("acknowledged by the leader alone", Outcome.INFO)
+        self.end()
+
+
 @attrs.define(eq=False)
 class Producer:
-    """Sends batches one after another until ``until``, and tells the history what was answered; without acks=all that
-    says nothing.
+    """Sends batches until ``until``, and tells the history what was answered; without acks=all that says nothing.
 
-    An idempotent one sends a batch again, with the same sequence, until it knows what became of it.
+    An idempotent one sends some without waiting for an answer, and a batch again, with the same sequence, until it
+    knows what became of it. Another one sends one after another.
     """
 
     world: World
@@ -107,7 +131,7 @@ class Producer:
                 if self.idempotent and self.producer_id < 0:
                     await self._init_producer_id()
                     break
-                await self._send(chance.randrange(self.partitions), chance.randint(1, 4))
+                await self._send(chance.randint(1, MAX_IN_FLIGHT) if self.idempotent else 1)
         self._connection.close()
 
     async def _init_producer_id(self) -> None:
@@ -124,47 +148,75 @@ class Producer:
         self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
         self._sequences = {}
 
-    async def _send(self, partition: int, count: int) -> None:
+    async def _send(self, count: int) -> None:
+        """Send ``count`` batches without waiting for an answer, and those again that an idempotent producer has to."""
+        with ExitStack() as ends:
+            left = [self._new_batch(ends) for _ in range(count)]
+            while left:
+                answers = await self._try(left)
+                again: list[SentBatch] = []
+                for batch, (code, base_offset) in zip(left, answers, strict=True):
+                    may_be_next = {each.partition for each in again}.isdisjoint({batch.partition})
+                    if code is ErrorCode.NONE:
+                        batch.acknowledged(base_offset, by_all=self.acks == ACKS_ALL)
+                    elif self.idempotent and (code in RETRIABLE or (code in LOST_SEQUENCE and not may_be_next)):
+                        again.append(batch)
+                    else:
+                        # Of a batch that was sent again nobody knows any more whether it is in the log.
+                        batch.draft.failed(code.name, Outcome.INFO)
+                        if self.idempotent:
+                            self._give_up(batch, code, left)
+                            return
+                left = again
+                if left:
+                    await trio.sleep(RETRY_SECONDS)
+
+    def _new_batch(self, ends: ExitStack) -> SentBatch:
+        chance = self.world.random
+        partition, count = chance.randrange(self.partitions), chance.randint(1, 4)
         values = [self.world.new_value() for _ in range(count)]
         sequence = self._sequences.get(partition, 0)
-        batch = build_batch(
+        self._sequences[partition] = sequence + count
+        data = build_batch(
             [NewRecord(1_700_000_000_000, None, str(value).encode()) for value in values],
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=sequence if self.idempotent else -1,
         )
+        end = ends.enter_context(ExitStack())
         unknown = tuple(Record(partition, -1, value) for value in values)
-        with self.world.doing(self.name, Op.SEND, records=unknown) as draft:
-            while True:
-                code, base_offset = await self._try(partition, batch)
-                if code is ErrorCode.NONE:
-                    self._sequences[partition] = sequence + count
-                    written = [Record(partition, base_offset + index, value) for index, value in enumerate(values)]
-                    draft.fields["records"] = tuple(written)
-                    if self.acks != -1:
-                        draft.failed("acknowledged by the leader alone", Outcome.INFO)
-                    return
-                if self.idempotent and code in RETRIABLE:
-                    await trio.sleep(RETRY_SECONDS)
-                    continue
-                # Of a batch that was sent again nobody knows any more whether it is in the log.
-                draft.failed(code.name, Outcome.INFO)
-                if self.idempotent:
-                    self.world.note(self.name, "gives its producer id up", code)
-                    if code in LOST_SEQUENCE:
-                        self.on_lost_sequence(f"{self.name}: {code.name} at sequence {sequence}")
-                    self.producer_id = -1
-                return
+        draft = end.enter_context(self.world.doing(self.name, Op.SEND, records=unknown))
+        return SentBatch(partition, values, sequence, data, draft, end.close)
 
-    async def _try(self, partition: int, batch: bytes) -> tuple[ErrorCode, int]:
-        data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=partition, records=batch)])
-        request = ProduceRequest(transactional_id=None, acks=self.acks, timeout_ms=20_000, topic_data=[data])
-        try:
-            response = await self._connection.ask(request, 9)
-        except ConnectionLost:
-            return ErrorCode.REQUEST_TIMED_OUT, -1
-        answer = response.responses[0].partition_responses[0]
-        return ErrorCode(answer.error_code), answer.base_offset
+    def _give_up(self, batch: SentBatch, code: ErrorCode, sent: Sequence[SentBatch]) -> None:
+        """Go on with another producer id; what became of those that are not acknowledged is unknown."""
+        self.world.note(self.name, "gives its producer id up", code)
+        for each in sent:
+            if each.draft.outcome is Outcome.OK:
+                each.draft.failed("behind one that was refused", Outcome.INFO)
+        if code in LOST_SEQUENCE:
+            self.on_lost_sequence(f"{self.name}: {code.name} at sequence {batch.sequence}")
+        self.producer_id = -1
+
+    async def _try(self, batches: Sequence[SentBatch]) -> list[tuple[ErrorCode, int]]:
+        """What the broker has said of each batch; of those that it has said nothing of, that their time is over."""
+        requests = [
+            ProduceRequest(
+                transactional_id=None,
+                acks=self.acks,
+                timeout_ms=20_000,
+                topic_data=[
+                    TopicProduceData(
+                        name=TOPIC, partition_data=[PartitionProduceData(index=batch.partition, records=batch.data)]
+                    )
+                ],
+            )
+            for batch in batches
+        ]
+        responses = await self._connection.ask_together(requests, 9)
+        answers = [response.responses[0].partition_responses[0] for response in responses]
+        said = [(ErrorCode(answer.error_code), answer.base_offset) for answer in answers]
+        return said + [(ErrorCode.REQUEST_TIMED_OUT, -1)] * (len(batches) - len(said))
 
 
 @attrs.define(eq=False)

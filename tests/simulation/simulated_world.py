@@ -6,11 +6,12 @@ seed have the same.
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import attrs
@@ -22,7 +23,7 @@ from tests.checking.history import Event, Op, Outcome
 from tests.handlers.handler_client import joined
 from tests.simulation.simulated_machine import Machine
 from trio_broker.network.handler_pool import DelayedAnswer
-from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
+from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest, Reply
 
 REQUEST_SECONDS = 40.0
 """Virtual time after which a client gives a request up, longer than any wait that it asks the broker for."""
@@ -43,7 +44,7 @@ class ConnectionLost(Exception):
 
 
 class Connection(Protocol):
-    """A client's way to the broker, one request at a time. With faults, some requests or their responses are lost."""
+    """A client's way to the broker. With faults, some requests or their responses are lost."""
 
     async def ask(self, request: Any, version: int, *, may_be_late: bool = False) -> Any:
         """Return the broker's response. With ``may_be_late`` the request may come long after its connection has ended.
@@ -51,6 +52,11 @@ class Connection(Protocol):
         Raises:
             ConnectionLost: it may have been carried out or not.
         """
+        ...
+
+    async def ask_together(self, requests: Sequence[Any], version: int) -> list[Any]:
+        """Send ``requests`` without waiting for a response; return those that come, in the order of the requests:
+        fewer where the connection ends before, and what became of the others is unknown."""
         ...
 
     def close(self) -> None:
@@ -148,24 +154,31 @@ class FaultyConnection:
     world: World
     name: str
     _stream: trio.SocketStream | None = None
-    _in_frame: bool = False
 
     async def ask(self, request: Any, version: int, *, may_be_late: bool = False) -> Any:
-        self.world.requests += 1
+        if responses := await self.ask_together([request], version):
+            return responses[0]
+        raise ConnectionLost(f"{type(request).__name__}: no response")
+
+    async def ask_together(self, requests: Sequence[Any], version: int) -> list[Any]:
+        self.world.requests += len(requests)
+        responses: list[Any] = []
         try:
             with trio.move_on_after(REQUEST_SECONDS):
-                response = await self._exchange(request, version)
-                self.world.latest[self.name] = round(trio.current_time(), 6), response
-                return response
-            raise ConnectionLost(f"{type(request).__name__}: no response")
+                for request in requests:
+                    await self._send(request, version)
+                for request in requests:
+                    responses.append(await self._receive(request, version))
+                    self.world.latest[self.name] = round(trio.current_time(), 6), responses[-1]
         except (OSError, EOFError, trio.BrokenResourceError) as error:
-            raise ConnectionLost(f"{type(request).__name__}: {error!r}") from error
+            self.world.note(self.name, "connection lost", type(error).__name__)
         finally:
             # Also after a cancellation: the stream would be in the middle of a frame.
-            if self._stream is not None and self._in_frame:
+            if self._stream is not None and len(responses) < len(requests):
                 self.close()
+        return responses
 
-    async def _exchange(self, request: Any, version: int) -> Any:
+    async def _send(self, request: Any, version: int) -> None:
         chance, machine = self.world.random, self.world.machine
         await trio.sleep(chance.expovariate(1000))
         if self._stream is None:
@@ -174,7 +187,6 @@ class FaultyConnection:
         stream = self._stream
         body = request_bytes(request, version, self.name)
         frame = struct.pack(">i", len(body)) + body
-        self._in_frame = True
         fate = chance.random() if self.world.faults else 1.0
         if fate < 0.01:
             # Cut in the middle of the frame: it was never a request.
@@ -190,9 +202,11 @@ class FaultyConnection:
             await trio.sleep(chance.expovariate(100))
             frame = frame[middle:]
         await stream.send_all(frame)
-        (size,) = struct.unpack(">i", await self._exactly(stream, 4))
-        answer = await self._exactly(stream, size)
-        self._in_frame = False
+
+    async def _receive(self, request: Any, version: int) -> Any:
+        assert self._stream is not None, "a request was sent"
+        (size,) = struct.unpack(">i", await self._exactly(self._stream, 4))
+        answer = await self._exactly(self._stream, size)
         return self.world.response(self.name, request, version, answer)
 
     async def _exactly(self, stream: trio.SocketStream, count: int) -> bytes:
@@ -209,7 +223,6 @@ class FaultyConnection:
         if self._stream is not None:
             self._stream.socket.close()
             self._stream = None
-        self._in_frame = False
 
 
 def request_bytes(request: Any, version: int, client_id: str) -> bytes:
@@ -228,7 +241,9 @@ class DirectConnection:
     world: World
     name: str
 
-    async def ask(self, request: Any, version: int, *, may_be_late: bool = False) -> Any:
+    async def ask(
+        self, request: Any, version: int, *, may_be_late: bool = False, lets_next: trio.Event | None = None
+    ) -> Any:
         chance, machine = self.world.random, self.world.machine
         self.world.requests += 1
         await trio.sleep(chance.expovariate(1000))
@@ -243,7 +258,7 @@ class DirectConnection:
             machine.start_soon(self._deliver, wire, 0.0)
             raise ConnectionLost(f"{type(request).__name__}: cut after sending")
         with trio.move_on_after(REQUEST_SECONDS):
-            answer = await self._deliver(wire)
+            answer = await self._deliver(wire, lets_next=lets_next)
             if answer is None:
                 raise ConnectionLost(f"{type(request).__name__}: no broker")
             response = self.world.response(self.name, request, version, answer)
@@ -251,15 +266,52 @@ class DirectConnection:
             return response
         raise ConnectionLost(f"{type(request).__name__}: no response")
 
-    async def _deliver(self, wire: bytes, seconds: float = 0.0) -> bytes | None:
+    async def ask_together(self, requests: Sequence[Any], version: int) -> list[Any]:
+        return await each_behind_another(self.ask, requests, version)
+
+    async def _deliver(self, wire: bytes, seconds: float = 0.0, lets_next: trio.Event | None = None) -> bytes | None:
         """Hand a request over after ``seconds``; return the answer, None without a broker that lives long enough."""
         await trio.sleep(seconds)
         header, position = read_request_header(wire)
-        request = QueuedRequest(header, memoryview(wire)[position:], CONNECTION)
+        request = QueuedRequest(header, memoryview(wire)[position:], CONNECTION, reply_target=DirectTarget(lets_next))
         return await self.world.machine.in_broker(lambda broker: answered(broker.dispatcher.answer(request)))
 
     def close(self) -> None:
         """There is nothing to close."""
+
+
+@attrs.define(eq=False)
+class DirectTarget:
+    """Notes that a request lets the next one of its connection begin."""
+
+    lets_next: trio.Event | None
+    is_closed: bool = False
+    has_more: bool = False
+
+    def respond(self, request: QueuedRequest, reply: Reply) -> None:
+        """The answer of the dispatcher is returned."""
+
+    def unmute(self, request: QueuedRequest) -> None:
+        if self.lets_next is not None:
+            self.lets_next.set()
+
+
+async def each_behind_another(ask: Callable[..., Awaitable[Any]], requests: Sequence[Any], version: int) -> list[Any]:
+    """``ask`` each request when the one before is answered, or lets it begin, as a connection without a Processor has
+    it; returns as ``Connection.ask_together``."""
+    responses: dict[int, Any] = {}
+
+    async def ask_one(index: int, lets_next: trio.Event) -> None:
+        with suppress(ConnectionLost):
+            responses[index] = await ask(requests[index], version, lets_next=lets_next)
+        lets_next.set()
+
+    async with trio.open_nursery() as nursery:
+        for index in range(len(requests)):
+            lets_next = trio.Event()
+            nursery.start_soon(ask_one, index, lets_next)
+            await lets_next.wait()
+    return [responses[index] for index in itertools.takewhile(responses.__contains__, range(len(requests)))]
 
 
 CONNECTION = ConnectionInfo(1, "PLAINTEXT", "10.0.0.2", 50_000, "127.0.0.1", 9092)

@@ -331,6 +331,8 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
         require_all_appended(responses)
         return None
     if production.waiting:
+        # Appended, its place is taken: what is sent behind it may be appended too, and be safe by the same sync.
+        context.request.unmute()
         yield from production.wait(context.release_handler)
     # A topic may have no partitions at all, so one batch does not mean one topic.
     if batches == len(responses) == 1 and context.request.header.api_version >= LOG_START_OFFSET_SINCE_VERSION:

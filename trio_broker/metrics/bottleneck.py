@@ -448,11 +448,12 @@ def client_backlog(readings: BottleneckReadings, share: float) -> Bottleneck | N
     helps = "more records in each request (linger.ms, batch.size)" if backlog.is_producer else "fewer requests"
     return Bottleneck(
         Limit.CLIENT_BACKLOG,
-        f"{name} sends faster than one request at a time is {'synced' if is_synced else 'served'}.",
+        f"{name} sends faster than its requests are {'synced' if is_synced else 'served'}.",
         (*unread(readings), disk_wait(readings), requests(readings), loop(readings)),
         None,
-        "A connection is served one request at a time, and the next ones wait unread in its socket. What the client "
-        f"can do: {helps}, or more partitions and connections, which are served side by side.",
+        "A connection has one request under way, or a few Produces that wait for the disk, and the next ones wait "
+        f"unread in its socket. What the client can do: {helps}, or more partitions and connections, which are served "
+        "side by side.",
         client_id=backlog.client_id,
     )
 

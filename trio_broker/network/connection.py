@@ -1,8 +1,8 @@
-"""The state of one connection: its channel, the bytes of its unfinished frame, its request in flight, its command.
+"""The state of one connection: its channel, the bytes of its unfinished frame, its requests in flight, its command.
 
 A connection is served by a Processor, and by another one when their number changes: it moves, with every byte that it
 has received. What wants it closed or moved gives it a command, which is executed at once between two requests, and
-else after the response. While a response is half written no command is executed, except closing a connection whose
+else after the responses. While a response is half written no command is executed, except closing a connection whose
 client has stopped reading.
 """
 
@@ -42,6 +42,11 @@ DELAYED_PROBE_SECONDS = 1.0
 """How long a request is in flight before the sweep checks whether its client has closed the connection."""
 
 
+MAX_REQUESTS_IN_FLIGHT = 5
+"""Produces of a connection that wait for their answers at a time: as many as an idempotent producer has in flight. What
+they hold of the memory for large requests counts as that of others does."""
+
+
 class ConnectionState(enum.Enum):
     """What the connection is doing."""
 
@@ -54,7 +59,7 @@ class ConnectionState(enum.Enum):
     WAITING_FOR_MEMORY = enum.auto()
     """In the middle of a large frame, which waits for ``queued.max.request.bytes``."""
     IN_FLIGHT = enum.auto()
-    """Waiting for its request to be answered."""
+    """Not read until a request of it is answered."""
     SENDING = enum.auto()
     """Writing a response."""
     WAITING_FOR_READER = enum.auto()
@@ -74,6 +79,8 @@ BETWEEN_REQUESTS = frozenset(
     }
 )
 
+SENDING_STATES = frozenset({ConnectionState.SENDING, ConnectionState.WAITING_FOR_READER})
+
 
 @attrs.frozen
 class Reassign:
@@ -85,8 +92,12 @@ class Reassign:
 class ConnectionOwner(Protocol):
     """The Processor that serves a connection."""
 
-    def respond(self, connection: Connection, reply: Reply) -> None:
-        """Send the reply to the request in flight, or drop it if the connection has gone."""
+    def respond(self, connection: Connection, request: QueuedRequest, reply: Reply) -> None:
+        """Send the reply to ``request`` in its turn, or drop it if the connection has gone."""
+        ...
+
+    def unmute(self, connection: Connection, request: QueuedRequest) -> None:
+        """Read the connection on, though ``request`` is not answered."""
         ...
 
     def execute(self, connection: Connection, command: Reassign | CloseConnection) -> None:
@@ -105,9 +116,9 @@ class Connection:
     The sweep compares the counts of bytes with those it saw last and so knows ``last_active`` (``Clock.monotonic``) to
     a second, without reading the clock for every request; it also counts the requests between two sweeps.
     ``frame_deadline`` is that of the frame or the handshake under way, else 0; ``throttled_until`` when a client above
-    a quota is read again. ``request_bytes`` is what the frame under way or in flight holds of
-    ``queued.max.request.bytes``, until its request is answered even if the connection ends before. ``header`` is that
-    of the latest request; ``request`` is the one in flight, until its response has left. ``is_readable`` says that the
+    a quota is read again. ``frame_bytes`` is what the frame under way holds of ``queued.max.request.bytes``. ``header``
+    is that of the latest request. ``requests`` are those in flight, the oldest first, each until its response has left;
+    ``held`` is the frame of the next one, which must not overtake them. ``is_readable`` says that the
     socket may have bytes, ``is_half_closed`` that the client sends no more than those. ``is_ready`` is set while its
     Processor will serve it without a report of the selector. ``was_reported`` says that the selector has reported it
     while it was in a thread, which it does once for all room that there is. ``ending`` is set when the connection is to
@@ -129,7 +140,8 @@ class Connection:
     state: ConnectionState = ConnectionState.IDLE
     command: Reassign | CloseConnection | None = None
     header: RequestHeader | None = None
-    request: QueuedRequest | None = None
+    requests: list[QueuedRequest] = attrs.field(factory=list)
+    held: memoryview | None = None
     is_readable: bool = False
     is_half_closed: bool = False
     is_ready: bool = False
@@ -139,7 +151,7 @@ class Connection:
     sending_ns: int = 0
     frame_deadline: float = 0.0
     throttled_until: float = 0.0
-    request_bytes: int = 0
+    frame_bytes: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     bytes_seen: int = 0
@@ -161,34 +173,56 @@ class Connection:
 
     @property
     def has_more(self) -> bool:
-        """Whether the client has sent more than the request in flight."""
-        return self.is_readable or self.protocol.frame_under_way
+        """Whether the client has sent more than the requests in flight."""
+        return self.is_readable or self.protocol.frame_under_way or self.held is not None
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether a request in flight has to be answered, or to let go of the connection, before that is read on."""
+        requests = self.requests
+        return bool(requests) and (
+            requests[-1].is_muting
+            or len(requests) >= MAX_REQUESTS_IN_FLIGHT
+            or self.held is not None
+            or self.command is not None
+        )
 
     @property
     def client_id(self) -> str:
         """That of the latest request; empty before the first, and for a client that gives none."""
         return (self.header.client_id or "") if self.header is not None else ""
 
-    def respond(self, reply: Reply) -> None:
-        """Send ``reply`` to the request in flight; dropped quietly when the connection has gone."""
+    def respond(self, request: QueuedRequest, reply: Reply) -> None:
+        """Send ``reply`` to ``request`` in its turn; dropped quietly when the connection has gone."""
         if self.owner is not None:
-            self.owner.respond(self, reply)
+            self.owner.respond(self, request, reply)
+
+    def unmute(self, request: QueuedRequest) -> None:
+        """Read on, though ``request`` is not answered."""
+        if self.owner is not None:
+            self.owner.unmute(self, request)
 
     def memory_acquired(self, count: int) -> None:
         """Go on with a large frame, for which ``count`` bytes are now held."""
-        self.request_bytes = count
+        self.frame_bytes = count
+        # Else a response to a request before it does not leave, or a command waits.
+        if self.state is not ConnectionState.WAITING_FOR_MEMORY:
+            return
         self.state = ConnectionState.RECEIVING
         if self.owner is not None:
             self.owner.go_on_soon(self)
 
     def give_command(self, command: Reassign | CloseConnection) -> None:
-        """Execute ``command`` now if no request is in flight, else after the response."""
+        """Execute ``command`` now if no request is in flight, else after the responses to those that are."""
         if isinstance(self.command, CloseConnection):
             return  # A connection that closes does not move, and keeps the first reason.
-        if self.owner is not None and self.state in BETWEEN_REQUESTS and not self.is_in_thread:
-            self.owner.execute(self, command)
-        else:
+        if self.owner is None or self.state not in BETWEEN_REQUESTS or self.is_in_thread:
             self.command = command
+        elif self.requests:
+            self.command = command
+            self.state = ConnectionState.IN_FLIGHT
+        else:
+            self.owner.execute(self, command)
 
     def close_now(self, reason: CloseConnection) -> None:
         """End the connection in any state, mid-response or with a request in flight, whose answer is then dropped."""
@@ -228,11 +262,15 @@ def reason_to_close(connection: Connection, now: float, config: SocketServerConf
     waited = now - connection.last_active
     if not connection.is_logged_in and now - connection.connected_at > LOGIN_SECONDS:
         return CloseConnection(f"no login within {LOGIN_SECONDS:g} s", CloseCause.AUTHENTICATION)
+    awaits_answer = connection.requests or connection.state in (ConnectionState.IN_FLIGHT, ConnectionState.THROTTLED)
+    if (
+        awaits_answer
+        and connection.state not in SENDING_STATES
+        and waited > DELAYED_PROBE_SECONDS
+        and connection.channel.peer_is_gone()
+    ):
+        return CloseConnection("the client went away while its request waited", CloseCause.GONE_WHILE_WAITING)
     match connection.state:
-        case ConnectionState.IN_FLIGHT | ConnectionState.THROTTLED if (
-            waited > DELAYED_PROBE_SECONDS and connection.channel.peer_is_gone()
-        ):
-            return CloseConnection("the client went away while its request waited", CloseCause.GONE_WHILE_WAITING)
         case ConnectionState.HANDSHAKING if connection.frame_deadline < now:
             reason = f"its TLS handshake was not finished within {HANDSHAKE_SECONDS:g} s"
             return CloseConnection(reason, CloseCause.HANDSHAKE)
@@ -241,7 +279,9 @@ def reason_to_close(connection: Connection, now: float, config: SocketServerConf
     if config.connections_max_idle_ms < 0 or waited <= config.connections_max_idle_ms / 1000:
         return None
     match connection.state:
-        case ConnectionState.IDLE | ConnectionState.RECEIVING | ConnectionState.WAITING_FOR_MEMORY:
+        case ConnectionState.IDLE | ConnectionState.RECEIVING | ConnectionState.WAITING_FOR_MEMORY if (
+            not connection.requests
+        ):
             return CloseConnection("idle for longer than connections.max.idle.ms", CloseCause.IDLE)
         case ConnectionState.SENDING | ConnectionState.WAITING_FOR_READER:
             return CloseConnection("it does not read its response", CloseCause.STUCK_RESPONSE)

@@ -1,8 +1,8 @@
 """What one connection is, has carried and waits for, as a value of one moment.
 
-A connection that the broker does not read on is *muted*, as Kafka calls it. One with a request in flight always is;
-``muted_because`` says which one is muted by the lack of something: memory, room in the request queue, a client that
-reads; or by its own request ahead, when its client does not wait for the answer and the next requests pile up.
+A connection that the broker does not read on is *muted*, as Kafka calls it. One with a request in flight nearly always
+is; ``muted_because`` says which one is muted by the lack of something: memory, room in the request queue, a client that
+reads; or by its own requests ahead, when its client does not wait for the answers and the next ones pile up.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from kafka_wire.records.batch import CODEC_MASK
 from kafka_wire.records.compression import Codec
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.network.client_activity import NOT_IDEMPOTENT, VERSION_BITS, VERSION_MASK, ProducerActivity
-from trio_broker.network.connection import Connection, ConnectionState
+from trio_broker.network.connection import SENDING_STATES, Connection, ConnectionState
 from trio_broker.network.request_channel import QueuedRequest
 from trio_broker.network.statistics import ApiErrors, ApiUse, ConnectionStage, ConnectionStatistics, ProducedBatches
 from trio_broker.runtime.measurement import perf_counter_ns
 
 MUTED_BECAUSE = {
-    ConnectionStage.UNREAD: "one request at a time",
+    ConnectionStage.UNREAD: "its own requests ahead",
     ConnectionStage.WAITING_FOR_MEMORY: "memory pool",
     ConnectionStage.WAITING_FOR_QUEUE: "request queue full",
     ConnectionStage.WAITING_FOR_READER: "response not read",
+    ConnectionStage.THROTTLED: "quota",
 }
 
 STAGES = {
@@ -34,9 +35,10 @@ STAGES = {
     ConnectionState.WAITING_FOR_MEMORY: ConnectionStage.WAITING_FOR_MEMORY,
     ConnectionState.SENDING: ConnectionStage.SENDING,
     ConnectionState.WAITING_FOR_READER: ConnectionStage.WAITING_FOR_READER,
+    ConnectionState.THROTTLED: ConnectionStage.THROTTLED,
     ConnectionState.CLOSED: ConnectionStage.IDLE,
 }
-"""Of every state but IN_FLIGHT, whose stage is the request's."""
+"""Of a connection without a request in flight, or with a response under way."""
 
 PHASE_STAGES = {RequestPhase.DISK: ConnectionStage.SYNCING, RequestPhase.PURGATORY: ConnectionStage.DELAYED}
 
@@ -45,18 +47,17 @@ def stage_of(connection: Connection) -> ConnectionStage:
     """Where ``connection`` stands."""
     if connection.unread.is_backlog:
         return ConnectionStage.UNREAD
-    if connection.state is not ConnectionState.IN_FLIGHT:
+    if not connection.requests or connection.state in SENDING_STATES or connection.state is ConnectionState.THROTTLED:
         return STAGES[connection.state]
-    request = connection.request
-    if request is None or not request.began_ns:
-        is_blocked = request is not None and request.is_blocked
-        return ConnectionStage.WAITING_FOR_QUEUE if is_blocked else ConnectionStage.QUEUED
+    request = connection.requests[0]
+    if not request.began_ns:
+        return ConnectionStage.WAITING_FOR_QUEUE if request.is_blocked else ConnectionStage.QUEUED
     return ConnectionStage.HANDLED if request.waits is None else PHASE_STAGES[request.waits.phase]
 
 
 def connection_statistics(connection: Connection, *, now: float, now_ms: int) -> ConnectionStatistics:
     """What ``connection`` is at ``now`` of the monotonic clock, which is ``now_ms`` of the other one."""
-    info, client, request = connection.info, connection.client, connection.request
+    info, client, requests = connection.info, connection.client, connection.requests
     stage = stage_of(connection)
     return ConnectionStatistics(
         connection_id=info.connection_id,
@@ -82,8 +83,8 @@ def connection_statistics(connection: Connection, *, now: float, now_ms: int) ->
             ApiUse(api_name(key >> VERSION_BITS), key & VERSION_MASK, count)
             for key, count in client.requests_by_version.items()
         ),
-        request=None if request is None else api_name(request.header.api_key),
-        request_seconds=None if request is None else seconds_under_way(request),
+        request=api_name(requests[0].header.api_key) if requests else None,
+        request_seconds=seconds_under_way(requests[0]) if requests else None,
         errors=client.errors.total(),
         errors_by_api=tuple(
             ApiErrors(api_name(api_key), ErrorCode(code).name, count)

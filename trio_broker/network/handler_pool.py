@@ -219,7 +219,7 @@ class HandlerPool:
             self._answered += 1
             request.answered_ns = answered_ns = perf_counter_ns()
             slot.busy_time.busy_ns += answered_ns - began_ns
-            request.reply_target.respond(reply)  # type: ignore[arg-type] # every Coroutine here is a CoroutineType
+            request.reply_target.respond(request, reply)  # type: ignore[arg-type] # every Coroutine here is a CoroutineType
 
     def slot_released(self, slot: HandlerSlot) -> None:
         """Use ``slot``, whose worker goes on with a delayed request, for others."""
@@ -312,7 +312,7 @@ class HandlerPool:
     def _answer_delayed(self, request: QueuedRequest, reply: Reply) -> None:
         self._delayed_count -= 1
         self._end(request)
-        request.reply_target.respond(reply)
+        request.reply_target.respond(request, reply)
 
     # ---- the life of a worker
 
@@ -322,7 +322,7 @@ class HandlerPool:
             # The pool has ended, and with it every connection.
             if pending is not None:
                 pending.close()
-            request.reply_target.respond(STOPPING)
+            request.reply_target.respond(request, STOPPING)
         elif self._resting:
             # The one that became idle last, so that the others' memory stays untouched.
             worker = self._resting.pop()
@@ -388,7 +388,7 @@ class HandlerPool:
                 worker.slot.busy_time.exit_at(answered_ns)
             else:
                 self._delayed_count -= 1
-            request.reply_target.respond(reply)
+            request.reply_target.respond(request, reply)
 
     async def _reply_to(self, request: QueuedRequest, reply: Reply | PendingAnswer) -> Reply:
         if not isinstance(reply, CoroutineType):

@@ -2,9 +2,13 @@
 
 A Processor has a selector (epoll), and a task that waits for it. That takes the connections that have become readable,
 reads a frame from each, lets the handlers have the request, and sends what they answer: at once, or in the end of the
-turn where it serves several. A connection is read again only when its request is answered. Kafka calls that *mute*: a
-connection has one request in flight, so responses leave in the order of their requests without any bookkeeping, and TCP
-slows down a client that sends faster than the broker answers.
+turn where it serves several. A connection is read again only when its request is answered. Kafka calls that *mute*: it
+keeps requests and responses in order, and TCP slows down a client that sends faster than the broker answers.
+
+A Produce that is appended and waits for the disk or for other replicas unmutes its connection before it is answered
+(docs/decisions/0120): the next Produce is then read and appended, up to ``MAX_REQUESTS_IN_FLIGHT`` of them, and one
+sync serves them all. Any other request, an error, or the end of the stream is *held* until those before it are
+answered. Responses leave in the order of the requests, whichever is there first.
 
 Behind those it serves the connections that have been served and have more: requests that came before the one ahead of
 them was answered, the rest of a large frame, the rest of a response. Clients may have any amount of that. What does not
@@ -98,6 +102,9 @@ MAX_HANDSHAKES = 1000
 """Handshakes that have begun and are not finished, some 50 KB each. One that is done in a second is among them at 1,000
 new connections a second; past that the oldest gives way, which is that of a client that does not finish."""
 
+PRODUCE_KEY = ApiKey.PRODUCE.to_bytes(2, "big")
+"""The first bytes of a Produce."""
+
 EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 """All that a connection may report; registered once."""
 
@@ -171,7 +178,7 @@ class Processor:
     _keeps_answers: bool = False
     """Whether answers wait for the end of the turn. Each one that is sent wakes a client, if that waits for it alone:
     what a switch of the processor costs is paid once a turn."""
-    _kept_answers: list[tuple[Connection, Reply]] = attrs.field(factory=list)
+    _kept_answers: list[tuple[Connection, QueuedRequest, Reply]] = attrs.field(factory=list)
     _under_way: dict[Connection, SendUnderWay] = attrs.field(factory=dict)
     """Responses that the socket did not take at once."""
     _throttled: ThrottledConnections = attrs.field(init=False)
@@ -180,7 +187,7 @@ class Processor:
 
     def __attrs_post_init__(self) -> None:
         self.idle = Utilization(self.busy_time)
-        self._throttled = ThrottledConnections(lambda connection: connection.owner is self, self._unthrottle)
+        self._throttled = ThrottledConnections(lambda connection: connection.owner is self, self._read_on)
         self.context.selectors.register(self._selector, select.POLLIN)
         self.new_connections, self._arrivals = trio.open_memory_channel[Connection](NEW_CONNECTIONS_CAPACITY)
 
@@ -274,8 +281,8 @@ class Processor:
             elif state is ConnectionState.WAITING_FOR_READER:
                 connection.state = ConnectionState.SENDING
                 self.go_on_soon(connection)
-            elif state is ConnectionState.IN_FLIGHT and connection.request is not None and connection.is_readable:
-                connection.request.followed()
+            elif state is ConnectionState.IN_FLIGHT and connection.requests and connection.is_readable:
+                connection.requests[-1].followed()
 
     def _serve_ready(self) -> bool:
         """Serve the connections that have more, each once, for ``TURN_SECONDS``; return whether that was enough."""
@@ -421,21 +428,33 @@ class Processor:
     def _receive(self, connection: Connection) -> None:
         """Take the next request from what has come, or read on."""
         protocol = connection.protocol
-        frame = protocol.next_frame() if protocol.frame_under_way else None
-        turn_end = connection.bytes_in + TURN_BYTES
-        while frame is None and connection.is_readable:
-            if connection.bytes_in >= turn_end:
-                self.go_on_soon(connection)
-                return
-            buffer = None
-            if protocol.frame_under_way:
-                if not self._has_memory(connection):
+        try:
+            if (frame := connection.held) is not None:
+                connection.held = None
+            elif protocol.frame_under_way:
+                frame = protocol.next_frame()
+            turn_end = connection.bytes_in + TURN_BYTES
+            while frame is None and connection.is_readable:
+                if connection.bytes_in >= turn_end:
+                    self.go_on_soon(connection)
                     return
-                buffer = protocol.receive_buffer()
-            frame = self._read(connection, buffer)
-        if frame is not None:
-            self._begin(connection, frame)
-        elif protocol.frame_under_way:
+                buffer = None
+                if protocol.frame_under_way:
+                    if not self._has_memory(connection):
+                        return
+                    buffer = protocol.receive_buffer()
+                frame = self._read(connection, buffer)
+            if frame is not None:
+                self._begin(connection, frame)
+                return
+        except (CloseConnection, WireError) as error:
+            if not connection.requests:
+                raise
+            # What came before is answered first, as if this had not been read yet.
+            reason = error if isinstance(error, CloseConnection) else not_kafka(error)
+            connection.give_command(reason.without_traceback())
+            return
+        if protocol.frame_under_way:
             connection.state = ConnectionState.RECEIVING
             if not connection.frame_deadline:
                 now = self.context.clock.monotonic()
@@ -472,10 +491,10 @@ class Processor:
     def _has_memory(self, connection: Connection) -> bool:
         """Whether the frame under way may be read on; a large one waits for its share of the memory."""
         expected = connection.protocol.frame_bytes_expected
-        if expected is None or expected <= SMALL_FRAME_BYTES or connection.request_bytes:
+        if expected is None or expected <= SMALL_FRAME_BYTES or connection.frame_bytes:
             return True
         if self.context.memory_pool.acquire(connection, expected):
-            connection.request_bytes = expected
+            connection.frame_bytes = expected
             return True
         connection.state = ConnectionState.WAITING_FOR_MEMORY
         return False
@@ -483,12 +502,18 @@ class Processor:
     def _begin(self, connection: Connection, frame: memoryview) -> None:
         """Let a handler have the request in ``frame``. Its answer comes by ``respond``, often before this returns.
 
+        Behind others that are in flight only a Produce is begun; anything else is held until they are answered.
+
         Raises:
             WireError: the frame has no valid header.
             CloseConnection: that API is not served in that version; Kafka closes without a reply (KIP-35).
                 ApiVersions is passed on in any version, because a newer client learns the served versions from its
                 answer (KIP-511).
         """
+        if connection.requests and frame[:2] != PRODUCE_KEY:
+            connection.held = frame
+            connection.state = ConnectionState.IN_FLIGHT
+            return
         if connection.authenticator is not None and self._authenticate(connection, connection.authenticator, frame):
             return
         header, position = read_request_header(frame)
@@ -511,14 +536,20 @@ class Processor:
             perf_counter_ns(),
             connection.principal,
         )
-        connection.state = ConnectionState.IN_FLIGHT
-        connection.frame_deadline = 0.0
-        connection.request = request
-        self.requests += 1
+        self._enter(connection, request)
         self.context.handlers.submit(request)
         if request.answered_ns:
             # It was handled in this turn, by one of the handlers, whose time that was.
             self.busy_time.since_ns += request.answered_ns - request.began_ns
+
+    def _enter(self, connection: Connection, request: QueuedRequest) -> None:
+        """``request`` is in flight from now on."""
+        if connection.frame_bytes:
+            request.memory_bytes, connection.frame_bytes = connection.frame_bytes, 0
+        connection.state = ConnectionState.IN_FLIGHT
+        connection.frame_deadline = 0.0
+        connection.requests.append(request)
+        self.requests += 1
 
     def _authenticate(self, connection: Connection, authenticator: SaslServerAuthenticator, frame: memoryview) -> bool:
         """Let the authenticator have ``frame``; whether it was its own, and no request for a handler."""
@@ -532,59 +563,63 @@ class Processor:
         connection.header = step.header
         request = QueuedRequest(step.header, frame[:0], connection.info, connection.client, connection)
         request.began_ns = request.answered_ns = request.queued_ns
-        connection.state = ConnectionState.IN_FLIGHT
-        connection.frame_deadline = 0.0
-        connection.request = request
-        self.requests += 1
+        self._enter(connection, request)
         if step.failure is not None:
             assert self._nursery is not None, "connections are served while the Processor runs"
-            start_once(self._nursery, "failed login", partial(self._end_login, connection, authenticator, step))
+            failing = partial(self._end_login, connection, request, authenticator.limits.failure_delay_seconds, step)
+            start_once(self._nursery, "failed login", failing)
             return True
         connection.client.requests_by_version[step.header.api_key << VERSION_BITS | step.header.api_version] += 1
         if step.user is not None:
             connection.principal = KafkaPrincipal(USER_TYPE, step.user, step.by_token)
-        self.respond(connection, step.answer)
+        self.respond(connection, request, step.answer)
         return True
 
-    async def _end_login(self, connection: Connection, authenticator: SaslServerAuthenticator, step: SaslStep) -> None:
-        """Answer a login that has failed after a while, so that guessing takes one, and close its connection."""
-        await trio.sleep(authenticator.limits.failure_delay_seconds)
+    async def _end_login(self, connection: Connection, request: QueuedRequest, seconds: float, step: SaslStep) -> None:
+        """Answer a login that has failed after ``seconds``, so that guessing takes that long, and close its
+        connection."""
+        await trio.sleep(seconds)
         reason = CloseConnection(f"login failed: {step.failure}", CloseCause.AUTHENTICATION)
         if step.answer is None:
             self._close(connection, reason)
         else:
             connection.command = reason
-            self.respond(connection, step.answer)
+            self.respond(connection, request, step.answer)
 
     # ---- its responses
 
-    def respond(self, connection: Connection, reply: Reply) -> None:
-        """Send ``reply`` to the request in flight, at once or with the other answers of this turn."""
-        if self._keeps_answers:
-            self._kept_answers.append((connection, reply))
+    def respond(self, connection: Connection, request: QueuedRequest, reply: Reply) -> None:
+        """Send ``reply`` to ``request`` at once, or with the other answers of this turn, or behind those to the
+        requests before it."""
+        # Before sending: the response does not refer to the request's buffer, and a slow reader must not hold it.
+        if request.memory_bytes:
+            self._give_back(request)
+        if connection.is_closed:
+            return
+        if connection.requests[0] is not request:
+            request.reply, request.is_replied = reply, True
+            self.unmute(connection, request)
+        elif self._keeps_answers:
+            self._kept_answers.append((connection, request, reply))
         else:
-            self._send(connection, reply)
+            self._send(connection, request, reply)
 
     def _send_kept(self) -> None:
         """Send the answers of a turn, one after the other."""
         self._keeps_answers = False
         kept, self._kept_answers = self._kept_answers, []
-        for connection, reply in kept:
-            self._send(connection, reply)
+        for connection, request, reply in kept:
+            if not connection.is_closed:
+                self._send(connection, request, reply)
 
-    def _send(self, connection: Connection, reply: Reply) -> None:
-        """Send ``reply`` as far as the socket takes it."""
+    def _send(self, connection: Connection, request: QueuedRequest, reply: Reply) -> None:
+        """Send ``reply`` to ``request``, the oldest in flight, as far as the socket takes it."""
         connection.sending_ns = perf_counter_ns()
         try:
-            # Before sending: the response does not refer to the request's buffer, and a slow reader must not hold it.
-            if connection.request_bytes:
-                self._give_back(connection)
-            if connection.is_closed:
-                return
             if isinstance(reply, CloseConnection):
                 self._close(connection, reply)
             elif reply is None or (under_way := self.sender.send(connection, reply)) is None:
-                self._responded(connection)
+                self._responded(connection, request)
             else:
                 self._under_way[connection] = under_way
                 self._send_on(connection)
@@ -599,7 +634,7 @@ class Processor:
             pause = next(response) if read is None else read.send(response)
         except StopIteration:
             del self._under_way[connection]
-            self._responded(connection)
+            self._responded(connection, connection.requests[0])
             return
         if pause is Pause.ROOM:
             connection.state = ConnectionState.WAITING_FOR_READER
@@ -679,40 +714,49 @@ class Processor:
             connection.is_readable = True
             self.go_on_soon(connection)
 
-    def _responded(self, connection: Connection) -> None:
-        """The response has left, or there is none: go on with the next request, or with a command."""
-        request = connection.request
-        assert request is not None, "there is a response to a request only"
+    def _responded(self, connection: Connection, request: QueuedRequest) -> None:
+        """The response to ``request`` has left, or there is none: go on with the next response, the next request, or a
+        command."""
         metrics, sent_ns = self.context.channel.metrics.by_api[request.header.api_key], perf_counter_ns()
         metrics.record(request, connection.sending_ns, sent_ns)
         if request.is_measured:
             busy_ns = request.handled_ns + sent_ns - connection.sending_ns
             self.context.record_request(*request.quota_client, busy_ns)
-        connection.request = None
-        connection.state = ConnectionState.IDLE
+        del connection.requests[0]
         if request.throttle_seconds:
-            connection.throttled_until = trio.current_time() + request.throttle_seconds
+            until = trio.current_time() + request.throttle_seconds
+            connection.throttled_until = max(connection.throttled_until, until)
+        if connection.requests and (behind := connection.requests[0]).is_replied:
+            self._send(connection, behind, behind.reply)
+        elif connection.command is None or connection.requests:
+            self._read_on(connection)
+        elif isinstance(connection.command, CloseConnection):
+            self._linger(connection, connection.command)
+        else:
+            connection.state = ConnectionState.IDLE
+            self.execute(connection, connection.command)
+
+    def unmute(self, connection: Connection, request: QueuedRequest) -> None:
+        """Read ``connection`` on behind ``request``, though that is not answered."""
+        request.is_muting = False
+        if connection not in self._under_way:
+            self._read_on(connection)
+
+    def _read_on(self, connection: Connection) -> None:
+        """Read ``connection``, to which no response is under way, unless something keeps it from being read."""
+        if connection.requests and connection.is_muted:
+            connection.state = ConnectionState.IN_FLIGHT
+        elif connection.throttled_until and connection.throttled_until > trio.current_time():
             connection.state = ConnectionState.THROTTLED
-        if connection.command is not None:
-            if isinstance(connection.command, CloseConnection):
-                self._linger(connection, connection.command)
-            else:
-                self.execute(connection, connection.command)
-        elif connection.state is ConnectionState.THROTTLED:
             self._throttled.add(connection)
-        elif connection.is_readable or connection.protocol.frame_under_way:
-            self.go_on_soon(connection)
+        elif connection.state is not ConnectionState.WAITING_FOR_MEMORY:
+            connection.state = ConnectionState.IDLE
+            if connection.is_readable or connection.protocol.frame_under_way or connection.held is not None:
+                self.go_on_soon(connection)
 
-    def _unthrottle(self, connection: Connection) -> None:
-        """Read ``connection`` again."""
-        connection.state = ConnectionState.IDLE
-        if connection.has_more:
-            self.go_on_soon(connection)
-
-    def _give_back(self, connection: Connection) -> None:
-        if connection.request_bytes:
-            self.context.memory_pool.release(connection.request_bytes)
-            connection.request_bytes = 0
+    def _give_back(self, request: QueuedRequest) -> None:
+        self.context.memory_pool.release(request.memory_bytes)
+        request.memory_bytes = 0
 
     # ---- its end
 
@@ -734,7 +778,7 @@ class Processor:
         if size is not None and is_tls_handshake(size):
             self._close(connection, CloseConnection("not Kafka's protocol: a TLS handshake", CloseCause.TLS))
         else:
-            self._answer_http(connection, size, CloseConnection(f"not Kafka's protocol: {error}"))
+            self._answer_http(connection, size, not_kafka(error))
 
     def _answer_http(self, connection: Connection, size: int | None, otherwise: CloseConnection) -> None:
         """Answer an HTTP request, whose first bytes are ``size``; anything else is closed for ``otherwise``."""
@@ -789,12 +833,15 @@ class Processor:
             return
         self.context.memory_pool.withdraw(connection)
         self.context.handshakes.pop(connection, None)
-        request = connection.request
-        # A request that a handler has, or will have, holds its bytes until that replies, if only to nobody.
-        if connection.state is not ConnectionState.IN_FLIGHT or (request and self.context.channel.withdraw(request)):
-            self._give_back(connection)
-        # They refer to each other: a cycle, which the frame would be part of.
-        connection.request = None
+        if connection.frame_bytes:
+            self.context.memory_pool.release(connection.frame_bytes)
+            connection.frame_bytes = 0
+        # They refer to each other: a cycle, which the frames would be part of.
+        requests, connection.requests, connection.held = connection.requests, [], None
+        for request in requests:
+            # One that a handler has, or will have, holds its bytes until that replies, if only to nobody.
+            if request.memory_bytes and self.context.channel.withdraw(request):
+                self._give_back(request)
         if (under_way := self._under_way.pop(connection, None)) is not None:
             under_way.close()
         connection.state = ConnectionState.CLOSED
@@ -811,7 +858,7 @@ class Processor:
             connection.client.software,
         )
         self.context.closed(connection, reason)
-        if request is not None:
+        for request in requests:
             request.abandon()
 
     def _forget(self, connection: Connection) -> None:
@@ -835,6 +882,11 @@ class Processor:
         self.context.selectors.unregister(self._selector)
         self.context.taking_turns.pop(self, None)
         self._selector.close()
+
+
+def not_kafka(error: WireError) -> CloseConnection:
+    """Why a connection with a malformed request ends."""
+    return CloseConnection(f"not Kafka's protocol: {error}")
 
 
 def describe(header: RequestHeader | None) -> str:

@@ -73,8 +73,12 @@ class ReplyTarget(Protocol):
         """Whether its sender has sent more behind it."""
         ...
 
-    def respond(self, reply: Reply) -> None:
-        """Send ``reply``; each request is replied to once."""
+    def respond(self, request: QueuedRequest, reply: Reply) -> None:
+        """Send ``reply`` to ``request`` behind those to the requests before it; each is replied to once."""
+        ...
+
+    def unmute(self, request: QueuedRequest) -> None:
+        """Read what is behind ``request``, which is not answered yet."""
         ...
 
 
@@ -83,8 +87,11 @@ class NoReplyTarget:
 
     is_closed = has_more = False
 
-    def respond(self, reply: Reply) -> None:
+    def respond(self, request: QueuedRequest, reply: Reply) -> None:
         """Drop the reply."""
+
+    def unmute(self, request: QueuedRequest) -> None:
+        """There is nothing behind it."""
 
 
 NO_REPLY_TARGET = NoReplyTarget()
@@ -101,7 +108,9 @@ class QueuedRequest:
     ``body`` is what follows the header in the frame, and stays valid until the request is answered. ``queued_ns`` is
     the performance counter when the frame was whole, ``began_ns`` when its handler began, ``answered_ns`` when that
     ended. ``principal`` is who has sent it, also when another one logs in later. ``waits`` is what it waited in
-    between without a slot. ``is_blocked`` says that the queue has no room for it.
+    between without a slot. ``is_blocked`` says that the queue has no room for it. ``is_muting`` says that its
+    connection is not read on until it is answered; ``reply`` is its answer once ``is_replied``. ``memory_bytes`` is
+    what it holds of ``queued.max.request.bytes`` until then, even if the connection ends before.
 
     ``throttle_seconds`` is how long its connection is not read after the answer. ``is_exempt`` says that it counts to
     no quota, ``is_measured`` that the time it takes does.
@@ -119,6 +128,10 @@ class QueuedRequest:
     waits: RequestWaits | None = None
     release_slot: Callable[[], None] = no_slot
     is_blocked: bool = False
+    is_muting: bool = True
+    is_replied: bool = False
+    reply: Reply = None
+    memory_bytes: int = 0
     throttle_seconds: float = 0.0
     is_exempt: bool = False
     is_measured: bool = False
@@ -162,6 +175,11 @@ class QueuedRequest:
         """The client has sent more."""
         if self._notify_followed is not None:
             self._notify_followed()
+
+    def unmute(self) -> None:
+        """Let the next request of its connection be read, and handled if it is of the same API, before this one is
+        answered: what orders the two is done, and only the answer waits."""
+        self.reply_target.unmute(self)
 
     def release_handler(self, phase: RequestPhase = RequestPhase.PURGATORY) -> None:
         """Give the handler slot back before a wait, which ``phase`` names; the handler goes on without one.

@@ -127,7 +127,7 @@ class ConnectionStage(enum.Enum):
     IDLE = "idle"
     """Between two requests."""
     UNREAD = "unread"
-    """The next requests wait unread behind the one in flight, and have done so for seconds."""
+    """The next requests wait unread behind those in flight, and have done so for seconds."""
     RECEIVING = "receiving"
     """In the middle of a request's bytes."""
     WAITING_FOR_MEMORY = "waiting_for_memory"
@@ -146,6 +146,8 @@ class ConnectionStage(enum.Enum):
     """The response leaves."""
     WAITING_FOR_READER = "waiting_for_reader"
     """The response waits for a client that does not read it."""
+    THROTTLED = "throttled"
+    """Not read for a time, since its client is above a quota."""
 
 
 @attrs.frozen

@@ -1,9 +1,9 @@
 """Requests that clients have sent and that the broker has not read, because others of their connection are ahead.
 
 The time of a request is counted from its last byte read. What lies in the socket meanwhile is in no such time, and a
-connection is served one request at a time: a client that sends faster than that waits, up to its own timeout, while
-all times look well. So once a second the kernel is asked how much is unread on each connection that does anything
-(SIOCINQ, a microsecond each).
+connection has one request or a few under way: a client that sends faster than those are answered waits, up to its own
+timeout, while all times look well. So once a second the kernel is asked how much is unread on each connection that
+does anything (SIOCINQ, a microsecond each).
 
 Unread bytes behind a request in flight are those of the next requests. One that is only being received has unread bytes
 of its own, and says nothing; on a connection that was read empty they have just come. A connection has a *backlog* when
@@ -81,8 +81,8 @@ def requests_wait(connection: Connection, count: int) -> bool | None:
     """
     match connection.state:
         case ConnectionState.IN_FLIGHT:
-            request = connection.request
-            if request is None or request.header.api_key == ApiKey.PRODUCE or request.waits is None:
+            request = connection.requests[0]
+            if request.header.api_key == ApiKey.PRODUCE or request.waits is None:
                 return True
             return request.waits.phase is not RequestPhase.PURGATORY
         case ConnectionState.SENDING:

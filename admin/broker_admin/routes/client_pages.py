@@ -60,7 +60,7 @@ STAGE_TITLES: Mapping[ConnectionStage, StageTitle] = {
     ConnectionStage.HANDSHAKING: StageTitle("handshaking", "agree on TLS before the first request"),
     ConnectionStage.IDLE: StageTitle("idle", "between two requests"),
     ConnectionStage.UNREAD: StageTitle(
-        "waits in its socket", "sends faster than one request at a time is served", is_held_back=True
+        "waits in its socket", "sends faster than its requests are served", is_held_back=True
     ),
     ConnectionStage.RECEIVING: StageTitle("receiving", "in the middle of a request's bytes"),
     ConnectionStage.WAITING_FOR_MEMORY: StageTitle(
@@ -77,6 +77,7 @@ STAGE_TITLES: Mapping[ConnectionStage, StageTitle] = {
     ConnectionStage.WAITING_FOR_READER: StageTitle(
         "not reading", "the client does not read its response", is_held_back=True
     ),
+    ConnectionStage.THROTTLED: StageTitle("throttled", "above a quota, and not read for a time", is_held_back=True),
 }
 
 CLIENT_TABLE_COLUMNS = [

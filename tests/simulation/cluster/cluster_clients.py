@@ -8,8 +8,10 @@ would be refused for what that one has missed. Other requests now and then go to
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
+from functools import partial
 from typing import Any
 
 import attrs
@@ -36,7 +38,15 @@ from tests.compat.transaction_requests import PROTOCOLS
 from tests.simulation.cluster.simulated_cluster import CLIENTS, ClusterMachine, SimulatedCluster
 from tests.simulation.simulated_clients import RETRIABLE, RETRY_SECONDS, TOPIC, Reader
 from tests.simulation.simulated_transactions import Fenced, TransactionalProducer
-from tests.simulation.simulated_world import CONNECTION, ConnectionLost, World, answered, request_bytes
+from tests.simulation.simulated_world import (
+    CONNECTION,
+    ConnectionLost,
+    DirectTarget,
+    World,
+    answered,
+    each_behind_another,
+    request_bytes,
+)
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.coordinator.runtime.coordinator_runtime import partition_for
@@ -74,6 +84,11 @@ class ClusterConnection:
         target = self._target(place_of(request), may_stray=may_stray)
         return await self._ask(target, request, version, may_be_late=may_be_late)
 
+    async def ask_together(self, requests: Sequence[Any], version: int) -> list[Any]:
+        """As ``Connection.ask_together``; all go to the broker that the first one is for."""
+        target = self._target(place_of(requests[0]), may_stray=False)
+        return await each_behind_another(partial(self._ask, target), requests, version)
+
     async def _fetch(self, request: FetchRequest, version: int) -> Any:
         """Ask each leader for what it has."""
         parts: dict[ClusterMachine | None, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
@@ -84,7 +99,7 @@ class ClusterConnection:
         for machine, topics in parts.items():
             part = copy(request)
             part.topics = [FetchTopic(topic=name, partitions=partitions) for name, partitions in topics.items()]
-            answers.append(await self._ask(machine, part, version, may_be_late=False))
+            answers.append(await self._ask(machine, part, version))
         answers[0].responses = [topic for answer in answers for topic in answer.responses]
         return answers[0]
 
@@ -104,7 +119,15 @@ class ClusterConnection:
         partition = topic.partitions.get(place[1])
         return None if partition is None else cluster.machine(partition.leader)
 
-    async def _ask(self, machine: ClusterMachine | None, request: Any, version: int, *, may_be_late: bool) -> Any:
+    async def _ask(
+        self,
+        machine: ClusterMachine | None,
+        request: Any,
+        version: int,
+        *,
+        may_be_late: bool = False,
+        lets_next: trio.Event | None = None,
+    ) -> Any:
         world, chance = self.world, self.world.random
         world.requests += 1
         await trio.sleep(chance.expovariate(1000))
@@ -121,7 +144,7 @@ class ClusterConnection:
                 machine.start_soon(self._deliver, machine, wire)
             raise ConnectionLost(f"{name}: lost")
         with trio.move_on_after(CLIENT_SECONDS):
-            answer = await self._deliver(machine, wire)
+            answer = await self._deliver(machine, wire, lets_next=lets_next)
             if answer is None:
                 raise ConnectionLost(f"{name}: no broker")
             response = world.response(self.name, request, version, answer)
@@ -129,14 +152,17 @@ class ClusterConnection:
             return response
         raise ConnectionLost(f"{name}: no response")
 
-    async def _deliver(self, machine: ClusterMachine, wire: bytes, seconds: float = 0.0) -> bytes | None:
+    async def _deliver(
+        self, machine: ClusterMachine, wire: bytes, seconds: float = 0.0, lets_next: trio.Event | None = None
+    ) -> bytes | None:
         """Hand a request over after ``seconds``; return the answer, None without a broker that lives long enough."""
         there, back = self.cluster.network.links(CLIENTS, machine.name)
         if seconds:
             await trio.sleep(seconds)
         await there.passed()
         header, position = read_request_header(wire)
-        request = QueuedRequest(header, memoryview(wire)[position:], CONNECTION)
+        target = DirectTarget(lets_next)
+        request = QueuedRequest(header, memoryview(wire)[position:], CONNECTION, reply_target=target)
         answer = await machine.in_broker(lambda broker: answered(broker.dispatcher.answer(request)))
         self.cluster.network.look()
         await back.passed()
