@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from kafka_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -440,6 +441,19 @@ async def test_no_offset_is_committed_in_a_transaction_that_is_ending(client, mo
     await client.end(producer)
     assert await client.commit_offset(producer, 5, version=version) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert not client.wire.services.groups.machine("g").offsets.has_pending("g", "t", 0)
+
+
+async def test_a_commit_is_tried_again_where_the_coordinator_of_its_transaction_cannot_be_asked(client, monkeypatch):
+    async def cut_off() -> None:
+        raise KafkaError("broker 2 is not reached", code=ErrorCode.NETWORK_EXCEPTION)
+
+    def ask(*_: object, **__: object) -> Steps[None]:
+        yield cut_off
+
+    producer = await client.begin()
+    monkeypatch.setattr(client.wire.services.transaction_verification, "verification_steps", ask)
+    # What Kafka's producer retries; NETWORK_EXCEPTION would be its end.
+    assert await client.commit_offset(producer, 5) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 async def test_a_large_commit_in_a_transaction_is_written_in_parts_as_one_outside_of_it_is(client):

@@ -167,7 +167,7 @@ def transactional_response(response: OffsetCommitResponse, version: int) -> Step
         partitions = (
             TxnOffsetCommitResponsePartition(
                 partition_index=each.partition_index,
-                error_code=code_in(version, ErrorCode(each.error_code), abortable_since=ABORTABLE_SINCE_VERSION),
+                error_code=commit_code(version, ErrorCode(each.error_code)),
             )
             for each in topic.partitions
         )
@@ -178,3 +178,12 @@ def transactional_response(response: OffsetCommitResponse, version: int) -> Step
         if budget.is_spent:
             yield budget.renewed
     return TxnOffsetCommitResponse(topics=topics)
+
+
+def commit_code(version: int, code: ErrorCode) -> ErrorCode:
+    """``code`` as a producer that commits offsets knows it in this version."""
+    # The coordinator of the transaction was not reached. A producer takes that code for its end, and asks again after
+    # this one (GroupCoordinatorService.commitTransactionalOffsets).
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return code_in(version, code, abortable_since=ABORTABLE_SINCE_VERSION)
