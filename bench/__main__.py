@@ -1,4 +1,4 @@
-"""``python -m bench NAME…``: measure, print tables, save JSON. ``all`` measures everything and judges by the goals."""
+"""``python -m bench NAME…``: measure, print tables, save JSON, judge by the goals. ``all`` measures everything."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from bench import (
     compaction,
     disk,
     failover,
+    greedy_client,
     groups,
     hostile_clients,
     kafka,
@@ -38,6 +39,7 @@ from bench import (
     spark_first_scan,
     spark_streams,
     storm,
+    tls,
     transactions,
     versions,
 )
@@ -80,6 +82,10 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "log-checks": log_checks.log_checks,
     "loop-hold": loop_hold.loop_hold,
     "acls": acls.acls,
+    "tls-bulk": tls.tls_bulk,
+    "tls-produce": tls.tls_produce,
+    "tls-handshakes": tls.tls_handshakes,
+    "greedy-client": greedy_client.greedy_client,
     "metadata-changes": metadata_changes.metadata_changes,
     "admin-pages": admin_pages.pages,
     "admin-cost": admin_load.cost,
@@ -95,11 +101,18 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "spark-exactly-once": spark_streams.exactly_once,
 }
 
+TOGETHER: Mapping[str, Sequence[str]] = {
+    "all": tuple(BENCHMARKS),
+    "security": ("tls-bulk", "tls-produce", "tls-handshakes", "acls", "greedy-client", "versions"),
+}
+"""Names of several."""
+
 
 def options_of(arguments: Sequence[str] | None) -> tuple[list[str], Options]:
     """Read the command line: the names of the benchmarks to run, and how."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="+", choices=[*BENCHMARKS, "all"], metavar="NAME", help=", ".join(BENCHMARKS))
+    choices = [*BENCHMARKS, *TOGETHER]
+    parser.add_argument("names", nargs="+", choices=choices, metavar="NAME", help=", ".join(choices))
     parser.add_argument("--repeats", type=int, default=5, help="how often each thing is measured (5)")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the volume of every measurement (1)")
     parser.add_argument(
@@ -110,8 +123,8 @@ def options_of(arguments: Sequence[str] | None) -> tuple[list[str], Options]:
     )
     parser.add_argument("--before", type=Path, help="another checkout, which versions compares with this one")
     parsed = parser.parse_args(arguments)
-    names = list(BENCHMARKS) if "all" in parsed.names else parsed.names
-    return names, Options(parsed.directory, parsed.repeats, parsed.scale, parsed.before)
+    names = dict.fromkeys(each for name in parsed.names for each in TOGETHER.get(name, (name,)))
+    return list(names), Options(parsed.directory, parsed.repeats, parsed.scale, parsed.before)
 
 
 def show(outcome: Outcome) -> None:

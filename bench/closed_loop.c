@@ -1,10 +1,11 @@
 /* Sends small requests in a closed loop: one request in flight on each connection, as in_turn of load.py does.
  *
- * usage: closed_loop PORT REQUESTS RESPONSE_BYTES FRAMES LATENCIES
+ * usage: closed_loop PORT REQUESTS RESPONSE_BYTES FRAMES LATENCIES [tls]
  *
  * FRAMES is a file of requests with their size prefixes, one for each connection. Each answer must have RESPONSE_BYTES
  * bytes, its prefix included. LATENCIES is a file that gets one number of 64 bits for each request, in nanoseconds; the
- * nanoseconds that all of them took go to standard output.
+ * nanoseconds that all of them took go to standard output. With "tls" the connections are under TLS, for which it is
+ * compiled with -DTLS -lssl -lcrypto; the broker's certificate is not looked at.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -17,6 +18,9 @@
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef TLS
+#include <openssl/ssl.h>
+#endif
 
 enum { MAX_CONNECTIONS = 1024, EVENTS = 256, PREFIX_BYTES = 4 };
 
@@ -26,6 +30,7 @@ struct connection {
     size_t frame_bytes;
     size_t received;
     int64_t began;
+    void *tls;
 };
 
 static void fail(const char *what)
@@ -66,18 +71,68 @@ static int dial(int port)
     return fd;
 }
 
+#ifdef TLS
+static void *shake_hands(int fd)
+{
+    static SSL_CTX *context;
+    if (context == NULL) {
+        context = SSL_CTX_new(TLS_client_method());
+        /* Or a read would wait for the record behind one of TLS's own. */
+        SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
+    }
+    SSL *tls = SSL_new(context);
+    SSL_set_fd(tls, fd);
+    if (SSL_connect(tls) != 1)
+        fail("TLS handshake");
+    return tls;
+}
+
+static ssize_t write_sealed(void *tls, const char *data, size_t size)
+{
+    return SSL_write(tls, data, size);
+}
+
+static ssize_t read_opened(void *tls, char *data, size_t size)
+{
+    int got = SSL_read(tls, data, size);
+    return got <= 0 && SSL_get_error(tls, got) == SSL_ERROR_WANT_READ ? 0 : got > 0 ? got : -1;
+}
+#else
+static void *shake_hands(int fd)
+{
+    (void)fd;
+    errno = EPROTONOSUPPORT;
+    fail("compiled without TLS");
+    return NULL;
+}
+#define write_sealed(tls, data, size) -1
+#define read_opened(tls, data, size) -1
+#endif
+
 /* A request of a few hundred bytes fits into the socket's buffer, as nothing else is in flight. */
 static void ask(struct connection *each)
 {
     each->began = now();
-    if (write(each->fd, each->frame, each->frame_bytes) != (ssize_t)each->frame_bytes)
+    ssize_t sent = each->tls != NULL ? write_sealed(each->tls, each->frame, each->frame_bytes)
+                                     : write(each->fd, each->frame, each->frame_bytes);
+    if (sent != (ssize_t)each->frame_bytes)
         fail("write");
+}
+
+/* Returns how many bytes of the answer came: under TLS those of one record, 0 if it was one of TLS's own. */
+static size_t receive(struct connection *each, char *answer, size_t size)
+{
+    ssize_t got = each->tls != NULL ? read_opened(each->tls, answer, size) : read(each->fd, answer, size);
+    if (got < 0 || (got == 0 && each->tls == NULL))
+        fail("read");
+    return got;
 }
 
 int main(int count, char **arguments)
 {
-    if (count != 6) {
-        fprintf(stderr, "usage: closed_loop PORT REQUESTS RESPONSE_BYTES FRAMES LATENCIES\n");
+    int under_tls = count == 7 && strcmp(arguments[6], "tls") == 0;
+    if (count != 6 && !under_tls) {
+        fprintf(stderr, "usage: closed_loop PORT REQUESTS RESPONSE_BYTES FRAMES LATENCIES [tls]\n");
         return 2;
     }
     long requests = atol(arguments[2]), answered = 0, connections = 0;
@@ -96,6 +151,7 @@ int main(int count, char **arguments)
         *each = (struct connection){.fd = dial(atoi(arguments[1])), .frame = frame, .frame_bytes = PREFIX_BYTES + ntohl(length)};
         struct epoll_event wanted = {.events = EPOLLIN, .data.ptr = each};
         epoll_ctl(selector, EPOLL_CTL_ADD, each->fd, &wanted);
+        each->tls = under_tls ? shake_hands(each->fd) : NULL;
         frame += each->frame_bytes;
     }
     int64_t start = now();
@@ -106,9 +162,9 @@ int main(int count, char **arguments)
         int ready = epoll_wait(selector, events, EVENTS, -1);
         for (int index = 0; index < ready; index++) {
             struct connection *each = events[index].data.ptr;
-            ssize_t got = read(each->fd, answer, sizeof answer);
-            if (got <= 0)
-                fail("read");
+            size_t got = receive(each, answer, sizeof answer);
+            if (got == 0)
+                continue;
             if (each->received == 0) {
                 uint32_t length;
                 memcpy(&length, answer, PREFIX_BYTES);

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,7 +23,7 @@ from typing import TypeAlias
 
 import attrs
 
-from bench.figures import Latencies
+from bench.figures import Latencies, Table
 from bench.largest_requests import largest_requests
 from bench.outcome import Options, Outcome
 from bench.small import PAGE_CACHE
@@ -39,7 +40,7 @@ from bench.wire import (
 )
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.fetch import FetchRequest
-from kafka_wire.messages.metadata import MetadataRequest
+from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
 
 GOOD_TOPIC, WIDE_TOPIC = "good", "wide"
 WIDE_TOPIC_PARTITIONS = 2000
@@ -113,11 +114,20 @@ def kinds() -> dict[str, Hostile]:
     }
 
 
+Question: TypeAlias = Callable[[socket.socket], object]
+"""Asks the broker for something, and returns with its answer."""
+
+
+def one_topic(sock: socket.socket) -> MetadataResponse:
+    return metadata(sock, GOOD_TOPIC)
+
+
 @attrs.define
 class GoodClient:
-    """Asks for the metadata of one topic, ``QUESTIONS`` times; the first answer is that of a new connection."""
+    """Asks the same question again and again; the first answer is that of a new connection."""
 
     port: int
+    question: Question = one_topic
     latencies_ns: list[int] = attrs.field(factory=list)
     first_ns: int = 0
 
@@ -125,7 +135,7 @@ class GoodClient:
         began = time.perf_counter_ns()
         with connect(self.port) as sock:
             for number in range(questions):
-                metadata(sock, GOOD_TOPIC)
+                self.question(sock)
                 self.latencies_ns.append(time.perf_counter_ns() - began)
                 self.first_ns = self.first_ns if number else max(self.first_ns, self.latencies_ns[-1])
                 time.sleep(PAUSE_SECONDS)
@@ -156,38 +166,63 @@ def running(hostile: Hostile, port: int) -> Iterator[None]:
         process.join()
 
 
+COLUMNS = (
+    *("beside", "p50 ms", "p99 ms", "p99 alone ms", "÷ alone", "p99 elsewhere ms", "÷ elsewhere"),
+    "slowest first answer ms",
+)
+
+
+@attrs.frozen
+class Judged:
+    """p99 of the good client beside hostile ones: over that alone and elsewhere, and in milliseconds."""
+
+    over_alone: float
+    over_elsewhere: float
+    p99_ms: float
+
+
+@attrs.frozen
+class Competition:
+    """A good client at ``port``, and hostile ones at ``attacked``, a port of the same broker, or at ``elsewhere``."""
+
+    port: int
+    attacked: int
+    elsewhere: int
+    question: Question = one_topic
+
+    def judge(self, name: str, hostile: Hostile, options: Options, table: Table) -> Judged:
+        """Take the three times in turns, and add a row with ``COLUMNS`` to ``table``."""
+        questions = options.volume(QUESTIONS)
+        alone, elsewhere, beside = (GoodClient(self.port, self.question) for _ in range(3))
+        for _ in range(options.repeats):
+            alone.ask(questions)
+            with running(hostile, self.elsewhere):
+                elsewhere.ask(questions)
+            with running(hostile, self.attacked):
+                beside.ask(questions)
+        quiet, competing, attacked = (Latencies.of_ns(each.latencies_ns) for each in (alone, elsewhere, beside))
+        judged = Judged(attacked.p99_ms / quiet.p99_ms, attacked.p99_ms / competing.p99_ms, attacked.p99_ms)
+        table.add(
+            *(name, attacked.p50_ms, attacked.p99_ms, quiet.p99_ms, judged.over_alone),
+            *(competing.p99_ms, judged.over_elsewhere, beside.first_ns / 1e6),
+        )
+        return judged
+
+
 def hostile_clients(options: Options) -> Outcome:
     """p99 of a good client beside each kind of hostile ones."""
     outcome = Outcome("hostile-clients")
     questions = options.volume(QUESTIONS)
-    table = outcome.table(
-        f"A good client's {questions:,} Metadata requests of one topic, one after the other",
-        *("beside", "p50 ms", "p99 ms", "p99 alone ms", "÷ alone", "p99 elsewhere ms", "÷ elsewhere"),
-        "slowest first answer ms",
-    )
-    over_alone, over_elsewhere, absolute = [], [], []
+    title = f"A good client's {questions:,} Metadata requests of one topic, one after the other"
+    table = outcome.table(title, *COLUMNS)
     with broker(options.directory, PAGE_CACHE) as process, broker(options.directory, PAGE_CACHE) as other:
         for each in (process, other):
             create_topic(each.port, GOOD_TOPIC, 1)
             create_topic(each.port, WIDE_TOPIC, WIDE_TOPIC_PARTITIONS)
             GoodClient(each.port).ask(questions)
-        for name, hostile in kinds().items():
-            alone, elsewhere, beside = (GoodClient(process.port) for _ in range(3))
-            for _ in range(options.repeats):
-                alone.ask(questions)
-                with running(hostile, other.port):
-                    elsewhere.ask(questions)
-                with running(hostile, process.port):
-                    beside.ask(questions)
-            quiet, competing, attacked = (Latencies.of_ns(each.latencies_ns) for each in (alone, elsewhere, beside))
-            absolute.append(attacked.p99_ms)
-            over_alone.append(attacked.p99_ms / quiet.p99_ms)
-            over_elsewhere.append(attacked.p99_ms / competing.p99_ms)
-            table.add(
-                *(name, attacked.p50_ms, attacked.p99_ms, quiet.p99_ms, over_alone[-1]),
-                *(competing.p99_ms, over_elsewhere[-1], beside.first_ns / 1e6),
-            )
-    outcome.measures["hostile-clients"] = max(over_alone)
-    outcome.measures["hostile-clients-elsewhere"] = max(over_elsewhere)
-    outcome.measures["hostile-clients-p99"] = max(absolute)
+        competition = Competition(process.port, process.port, other.port)
+        judged = [competition.judge(name, hostile, options, table) for name, hostile in kinds().items()]
+    outcome.measures["hostile-clients"] = max(each.over_alone for each in judged)
+    outcome.measures["hostile-clients-elsewhere"] = max(each.over_elsewhere for each in judged)
+    outcome.measures["hostile-clients-p99"] = max(each.p99_ms for each in judged)
     return outcome

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -47,6 +47,11 @@ SECONDS = TIMEOUT_MS / 1000
 """What a flush, or the next record, may take before the benchmark ends."""
 
 QUIET = {"log_level": 0}
+
+Settings: TypeAlias = Mapping[str, Any]
+"""Of librdkafka, by its own names."""
+
+NO_SETTINGS: Settings = {}
 
 
 @attrs.define
@@ -98,18 +103,25 @@ class Sender:
         return count * len(self.values[0]) / MIB
 
 
-def sender_to(process: Peer, topic: str, values: Sequence[bytes], codec: str = "none") -> Sender:
+def sender_to(
+    process: Peer, topic: str, values: Sequence[bytes], codec: str = "none", client: Settings = NO_SETTINGS
+) -> Sender:
     """Create ``topic`` and a sender, acks=1 as in the other loads."""
     create_topic(process.port, topic, 1, retention_ms="-1")
-    return Sender.to(f"127.0.0.1:{process.port}", topic, values, acks=1, compression_type=codec)
+    return Sender.to(f"127.0.0.1:{process.port}", topic, values, acks=1, compression_type=codec, **client)
 
 
 def sending_round(process: Peer, sender: Sender, count: int) -> Moved:
     """Send ``count`` records, see what it costs, and give their memory back."""
     moved = measured(process.pid, sender.mib(count), lambda: sender.send(count))
-    for path in process.data_directory.glob(f"{sender.topic}-*/*.log"):
-        forget_contents(path)
+    forget_topic(process, sender.topic)
     return moved
+
+
+def forget_topic(process: Peer, topic: str) -> None:
+    """Give the memory of the topic's log back."""
+    for path in process.data_directory.glob(f"{topic}-*/*.log"):
+        forget_contents(path)
 
 
 @attrs.define
@@ -123,7 +135,7 @@ class Reader:
     consumer: Consumer
 
     @classmethod
-    def of(cls, process: Peer, topic: str, count: int, record_bytes: int) -> Reader:
+    def of(cls, process: Peer, topic: str, count: int, record_bytes: int, client: Settings = NO_SETTINGS) -> Reader:
         """Make a consumer in no group."""
         # The poll at the end of the log, in which a round ends, would hold up the first Fetch of the next one.
         settings = {
@@ -132,7 +144,7 @@ class Reader:
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 10,
         }
-        return cls(process, TopicPartition(topic, 0, 0), count, record_bytes, Consumer({**settings, **QUIET}))
+        return cls(process, TopicPartition(topic, 0, 0), count, record_bytes, Consumer({**settings, **QUIET, **client}))
 
     def read(self) -> None:
         """Read all records from the first on.
@@ -158,20 +170,30 @@ class Reader:
 
 
 @contextmanager
-def librdkafka_rounds(process: Peer, options: Options) -> Iterator[Mapping[tuple[str, int], Callable[[], Moved]]]:
-    """Write what will be read, and yield a round of every load on ``process`` by its name and the bytes of a record."""
+def librdkafka_rounds(
+    process: Peer,
+    options: Options,
+    sizes: Sequence[int] = RECORD_BYTES,
+    client: Settings = NO_SETTINGS,
+    topics: str = "",
+) -> Iterator[Mapping[tuple[str, int], Callable[[], Moved]]]:
+    """Write what will be read, and yield a round of every load on ``process`` by its name and the bytes of a record.
+
+    ``client`` has settings of the clients above the usual ones; the names of topics begin with ``topics``.
+    """
     rounds: dict[tuple[str, int], Callable[[], Moved]] = {}
-    for size in RECORD_BYTES:
-        sender = sender_to(process, f"sent-{size}", plain_values(size))
+    for size in sizes:
+        sender = sender_to(process, f"{topics}sent-{size}", plain_values(size), client=client)
         # With its second batch Kafka reads the first one's time, which must not have been forgotten by then.
         for _ in range(2):
             sender.send(1)
         rounds["produce", size] = partial(sending_round, process, sender, options.volume(PRODUCE_RECORDS[size]))
     with ExitStack() as stack:
-        for size in RECORD_BYTES:
+        for size in sizes:
             count = options.volume(CONSUME_RECORDS[size])
-            sender_to(process, f"read-{size}", plain_values(size)).send(count)
-            reader = Reader.of(process, f"read-{size}", count, size)
+            topic = f"{topics}read-{size}"
+            sender_to(process, topic, plain_values(size), client=client).send(count)
+            reader = Reader.of(process, topic, count, size, client)
             stack.callback(reader.consumer.close)
             rounds["consume", size] = reader.round
         yield rounds

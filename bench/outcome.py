@@ -120,6 +120,25 @@ GOALS: Mapping[str, Goal] = {
         "check of a right, 10,000 access control entries, the first of its kind", Better.LESS, 100, "µs"
     ),
     "acls-kept": Goal("the same, kept", Better.LESS, 5, "µs"),
+    **{
+        f"tls-bulk-{load}": Goal(
+            f"bulk {load} by librdkafka, 1 KB: CPU with TLS ÷ without, over that of Kafka", Better.LESS, 1
+        )
+        for load in ("produce", "consume")
+    },
+    **{
+        f"tls-produce-{connections}": Goal(
+            f"one-record produce, {connections} connections: CPU with TLS ÷ without", Better.LESS, 1.35
+        )
+        for connections in (64, 16, 1)
+    },
+    "tls-handshakes-ec": Goal("1,000 whole handshakes, key P-256: CPU", Better.LESS, 1.5, "s"),
+    "tls-handshakes-rsa": Goal("the same, RSA 2048", Better.LESS, 1.5, "s"),
+    "tls-handshakes-p99": Goal("p99 of a good client beside handshakes ÷ alone", Better.LESS, 2),
+    "tls-handshakes-p99-elsewhere": Goal("the same ÷ while a second broker has them", Better.LESS, 2),
+    "greedy-client": Goal(
+        "p99 of a producer beside a client that sends 10 times its quota ÷ without it", Better.LESS, 1.5
+    ),
     "loop-hold": Goal("longest hold of the event loop by one request, each API at its largest", Better.LESS, 20, "ms"),
     "metadata-changes-10000": Goal(
         "one changed ISR in a topic of 10,000 partitions: CPU of the event loop", Better.LESS, 0.3, "ms"

@@ -65,9 +65,9 @@ class BenchError(Exception):
     """The broker did not do what the benchmark asked for, so its numbers would mean nothing."""
 
 
-def request_frame(request: Request[Any], version: int) -> bytearray:
+def request_frame(request: Request[Any], version: int, client_id: str = CLIENT_ID) -> bytearray:
     """Return the whole frame of a request."""
-    header = request_header(RequestHeader(request.API_KEY, version, 1, CLIENT_ID))
+    header = request_header(RequestHeader(request.API_KEY, version, 1, client_id))
     return bytearray(b"".join(frame([header, *encode(request, version)])))  # type: ignore[arg-type]
 
 
@@ -182,13 +182,13 @@ def bulk_batch(size_bytes: int = MIB) -> BulkBatch:
         count -= 1 + (len(data) - size_bytes) // (2 * BULK_VALUE_BYTES)
 
 
-def produce_frame(topic: str, partition: int, records: bytes, acks: int) -> bytearray:
+def produce_frame(topic: str, partition: int, records: bytes, acks: int, client_id: str = CLIENT_ID) -> bytearray:
     """The frame of a Produce of one batch."""
     data = PartitionProduceData(index=partition, records=memoryview(records))
     request = ProduceRequest(
         acks=acks, timeout_ms=TIMEOUT_MS, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
     )
-    return request_frame(request, PRODUCE_VERSION)
+    return request_frame(request, PRODUCE_VERSION, client_id)
 
 
 def produced(sock: socket.socket) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench import outcome as outcome_module
-from bench.__main__ import BENCHMARKS, options_of
+from bench.__main__ import BENCHMARKS, TOGETHER, options_of
 from bench.figures import Better, Goal, Latencies, Repeats, Table, percentile, ratio, rendered, shown
 from bench.machine import file_system_of, forget_contents, process_cpu_seconds, resident_bytes
 from bench.outcome import GOALS, Outcome, save, scoreboard
@@ -145,8 +145,9 @@ def test_a_load_is_warm_when_its_rate_has_stopped_rising(rates: list[float], tur
     assert warm_up(iter(rates).__next__) == turns
 
 
-def test_all_stands_for_every_benchmark():
+def test_all_stands_for_every_benchmark_and_a_name_of_several_for_those():
     assert options_of(["all"])[0] == list(BENCHMARKS)
+    assert options_of(["acls", "security"])[0] == ["acls", *(name for name in TOGETHER["security"] if name != "acls")]
     assert options_of(["fsync", "--repeats", "2"])[1].repeats == 2
 
 

@@ -70,6 +70,21 @@ def test_transactions_are_measured_beside_kafka(java: Java, tmp_path: Path):
 
 
 @pytest.mark.soak
+def test_records_under_tls_are_measured_beside_kafka(java: Java, tmp_path: Path):
+    outcome = BENCHMARKS["tls-bulk"](Options(tmp_path, repeats=1, scale=0.001))
+    assert {goal for goal in GOALS if goal.startswith("tls-bulk")} == set(outcome.measures)
+    assert all(value > 0 for value in outcome.measures.values())
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["tls-produce", "tls-handshakes", "greedy-client"])
+def test_what_safety_costs_is_measured(tmp_path: Path, name: str):
+    measures = BENCHMARKS[name](Options(tmp_path, repeats=1, scale=0.01)).measures
+    assert {goal for goal in GOALS if goal.startswith(name)} == set(measures)
+    assert all(value > 0 for value in measures.values())
+
+
+@pytest.mark.soak
 def test_every_codec_is_measured_beside_kafka(java: Java, tmp_path: Path):
     measures = BENCHMARKS["kafka-compressed"](Options(tmp_path, repeats=1, scale=0.001)).measures
     assert {key.split("-")[2] for key in measures} == {"gzip", "snappy", "lz4", "zstd"}
