@@ -154,6 +154,11 @@ def latency(options: Options) -> Outcome:
             *(found_all.p50_ms, found_all.p95_ms, found_all.p99_ms, found_all.p999_ms, found_all.max_ms),
         )
     add_phase_table(outcome, phases)
+    if KAFKA in peers:
+        ours, theirs = (Latencies.of_ns(durations[LOADS[0], name]) for name in (PAGES, KAFKA))
+        outcome.measures["latency-p50"] = ours.p50_ms / theirs.p50_ms
+        outcome.measures["latency-p99"] = ours.p99_ms / theirs.p99_ms
+        outcome.measures["latency-p999"] = ours.p999_ms / theirs.p999_ms
     return outcome
 
 

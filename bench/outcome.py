@@ -49,6 +49,26 @@ GOALS: Mapping[str, Goal] = {
     "kafka-bulk-librdkafka-cpu": Goal("the same, the dearest one: CPU ÷ Kafka's", Better.LESS, 0.74),
     "kafka-bulk-librdkafka-produce-1000-cpu": Goal("bulk produce by librdkafka, 1 KB: CPU ÷ Kafka's", Better.LESS, 0.6),
     **{
+        f"kafka-compressed-{codec}-{size}-cpu": Goal(
+            f"bulk produce by librdkafka, {codec}, {text}: CPU ÷ Kafka's", Better.LESS, 1
+        )
+        for codec in ("zstd", "lz4")
+        for size, text in ((1000, "1 KB"), (100, "100 B"))
+    },
+    "kafka-paced-cpu": Goal(
+        "20,000 records/s of 1 KiB by a Java producer, acks=all, page cache: CPU a record ÷ Kafka's", Better.LESS, 1.3
+    ),
+    "kafka-paced-rate": Goal("the same: the rate that was kept", Better.MORE, 0.99),
+    "kafka-paced-fsync-rate": Goal("the same; fsync", Better.MORE, 0.99),
+    "kafka-paced-memory": Goal("the same, page cache: RSS under load", Better.LESS, 80, "MiB"),
+    "kafka-paced-fsync-memory": Goal("the same; fsync", Better.LESS, 80, "MiB"),
+    **{
+        f"latency-{fraction}": Goal(
+            f"a record of 100 B until a waiting consumer has it, page cache: {text} ÷ Kafka's", Better.LESS, goal
+        )
+        for fraction, text, goal in (("p50", "p50", 1.3), ("p99", "p99", 1), ("p999", "p99.9", 1))
+    },
+    **{
         f"versions-{connections}-1": Goal(
             f"one-record produce, {connections} connections: CPU ÷ the version before", Better.LESS, 1.02
         )
