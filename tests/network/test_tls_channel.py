@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import socket
 import ssl
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ import trustme
 from tests.network.conftest import Client, Harness
 from trio_broker.network.connection import HANDSHAKE_SECONDS
 from trio_broker.network.request_channel import Answer, QueuedRequest
-from trio_broker.network.tls_channel import LOOP_BYTES, SEAL_BYTES
+from trio_broker.network.tls_channel import LOOP_BYTES, SEAL_BYTES, TlsChannel
 from trio_broker.runtime.disk import OpenMode
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
@@ -235,3 +238,67 @@ async def test_a_proper_close_ends_the_connection_and_nothing_else(serving):
         await leaving.stream.aclose()
         assert await staying.ask(2, b"served") == b"served"
         await harness.until(lambda: len(list(harness.server.connections())) == 1)
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def leaves_in_order(harness: Harness) -> None:
+    client = await connect(harness)
+    await client.ask(1)
+    await client.stream.aclose()
+
+
+async def is_reset(harness: Harness) -> None:
+    client = await connect(harness)
+    await client.ask(1)
+    client.stream = client.stream.transport_stream
+    client.reset()
+
+
+async def leaves_in_its_handshake(harness: Harness) -> None:
+    client = await harness.connect()
+    await client.stream.send_all(bytes.fromhex("16030100ff01"))
+    await client.stream.aclose()
+
+
+async def breaks_its_handshake(harness: Harness) -> None:
+    client = await harness.connect()
+    await client.stream.send_all(bytes.fromhex("160301000400000000"))
+    assert await client.stream.receive_some(1000)
+    await client.stream.aclose()
+
+
+async def breaks_its_records(harness: Harness) -> None:
+    client = await connect(harness)
+    client.stream = client.stream.transport_stream
+    await client.stream.send_all(bytes.fromhex("1703034001") + bytes(0x4001))
+
+
+@pytest.mark.parametrize(
+    "end", [leaves_in_order, is_reset, leaves_in_its_handshake, breaks_its_handshake, breaks_its_records]
+)
+@pytest.mark.usefixtures("without_collector")
+async def test_a_closed_connection_leaves_nothing_to_the_collector(
+    serving, monkeypatch, end: Callable[[Harness], Awaitable[None]]
+):
+    """A cycle may stay for an hour, and this one has OpenSSL's buffers: clients that come and go would fill memory."""
+    made: list[weakref.ref[TlsChannel]] = []
+
+    def new_channel(sock: socket.socket, keys: Keys) -> TlsChannel:
+        channel = TlsChannel(sock, keys)
+        made.append(weakref.ref(channel))
+        return channel
+
+    monkeypatch.setattr("trio_broker.network.socket_server.TlsChannel", new_channel)
+    async with serving(tls=Keys(), num_network_threads=1) as harness:
+        await end(harness)
+        await harness.until(lambda: harness.server.quotas.total == 0)
+        # A Processor refers to the connection that came last.
+        await connect(harness)
+        assert made[0]() is None

@@ -31,7 +31,7 @@ class Channel(Protocol):
     """See the head of the file.
 
     ``receive_into`` fills a buffer and returns how many bytes it has received, 0 at the end of the stream; ``send``
-    sends bytes. They are attributes, so that those of a plain channel are the socket's own.
+    sends bytes. Those of a plain channel are the socket's own.
 
     ``has_pending`` says that there are bytes which no selector will report, since they have left the socket.
     ``needs_handshake`` is set while nothing but ``handshake`` may be called. ``loop_bytes`` is how many bytes may be
@@ -39,8 +39,12 @@ class Channel(Protocol):
     """
 
     sock: socket.socket
-    receive_into: Callable[[memoryview], int]
-    send: Callable[[ByteChunk], int]
+
+    @property
+    def receive_into(self) -> Callable[[memoryview], int]: ...
+
+    @property
+    def send(self) -> Callable[[ByteChunk], int]: ...
 
     @property
     def has_pending(self) -> bool: ...

@@ -424,6 +424,8 @@ class Processor:
             case _:
                 log.error("serving %s failed", connection.info, exc_info=error)
                 self._close(connection, CloseConnection("serving it failed", CloseCause.FAILURE))
+        # Its frames refer to it and to the connection: a cycle, which the buffers of TLS would be part of.
+        error.__traceback__ = None
 
     def _receive(self, connection: Connection) -> None:
         """Take the next request from what has come, or read on."""

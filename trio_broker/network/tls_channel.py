@@ -18,7 +18,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol, cast
 
@@ -69,8 +69,6 @@ class TlsChannel:
     """See ``Channel``. The factory is asked when the handshake begins, so that its context is the present one."""
 
     sock: socket.socket
-    receive_into: Callable[[memoryview], int]
-    send: Callable[[ByteChunk], int]
     has_pending: bool
     needs_handshake: bool
     loop_bytes: int
@@ -86,8 +84,6 @@ class TlsChannel:
 
     def __init__(self, sock: socket.socket, factory: HandshakeKeys) -> None:
         self.sock, self._factory = sock, factory
-        # Bound here, as those of a plain channel are.
-        self.receive_into, self.send = self._receive, self._send
         self.has_pending, self.needs_handshake = False, True
         self.loop_bytes = LOOP_BYTES
         self._tls = None
@@ -132,19 +128,19 @@ class TlsChannel:
     def _step(self, tls: ssl.SSLObject) -> bool:
         try:
             tls.do_handshake()
+            return True
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            with suppress(OSError):
-                self._flush()
-            raise CloseConnection(
-                f"its TLS handshake failed: {failure_of_client(error)}", CloseCause.HANDSHAKE
-            ) from None
-        return True
+            failure = failure_of_client(error)
+        # Here, without OpenSSL's error as its context, whose frames would keep the connection for the collector.
+        with suppress(OSError):
+            self._flush()
+        raise CloseConnection(f"its TLS handshake failed: {failure}", CloseCause.HANDSHAKE)
 
     # --- receiving ---
 
-    def _receive(self, buffer: memoryview) -> int:
+    def receive_into(self, buffer: memoryview) -> int:
         """Fill ``buffer`` as far as bytes are there.
 
         Raises:
@@ -220,7 +216,7 @@ class TlsChannel:
 
     # --- sending ---
 
-    def _send(self, data: ByteChunk) -> int:
+    def send(self, data: ByteChunk) -> int:
         assert self._tls is not None, "the handshake is done"
         left = memoryview(data)
         sent = 0
@@ -241,7 +237,7 @@ class TlsChannel:
         sent = 0
         for piece in pieces:
             try:
-                count = self._send(piece)
+                count = self.send(piece)
             except BlockingIOError:
                 if not sent:
                     raise
@@ -256,7 +252,7 @@ class TlsChannel:
         while sent < size:
             data = region.read_at(position + sent, min(SEAL_BYTES, size - sent))
             try:
-                count = self._send(data)
+                count = self.send(data)
             except BlockingIOError:
                 if not sent:
                     raise
