@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.security.oauth_tokens import AUDIENCE, ISSUER, claims_at, key_named, key_set, rsa_key, signed
 from trio_broker.runtime.clock import ManualClock
-from trio_broker.security.sasl.broker_jwt_validator import MAX_TOKEN_BYTES, BrokerJwtValidator
-from trio_broker.security.sasl.oauthbearer import InvalidToken
+from trio_broker.security.sasl.broker_jwt_validator import BrokerJwtValidator
+from trio_broker.security.sasl.oauthbearer import MAX_TOKEN_BYTES, InvalidToken
 from trio_broker.security.sasl.sasl_server import Identity
 from trio_broker.security.sasl.verification_keys import VerificationKeys
 

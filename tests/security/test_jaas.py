@@ -27,6 +27,11 @@ def test_a_line_is_read_as_kafka_reads_it():
     assert "hi" not in repr(entry)
 
 
+def test_a_line_is_read_once_and_not_at_each_login():
+    text = f'{MODULE} required user_bob="bob-secret";'
+    assert parse_jaas(text).users is parse_jaas(text).users
+
+
 @pytest.mark.parametrize(
     ("option", "is_token"),
     [("", False), ("tokenauth=false", False), ('tokenauth="true"', True), ("tokenauth=True", True)],

@@ -18,6 +18,7 @@ from tests.running_broker import Connection, make_broker, running
 from trio_broker.broker import Broker
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
+from trio_broker.security.sasl.authenticators import MAX_LOGIN_BYTES
 
 JAAS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -82,7 +83,7 @@ async def test_a_wrong_password_is_answered_closes_the_connection_and_is_noted_w
     assert (failed.cause, failed.peer_host) == ("authentication", "127.0.0.1")
 
 
-@pytest.mark.parametrize("user", ["x\nERROR all is lost", "a\x1b[2J", "\u202eecila", "é" * 10_000])
+@pytest.mark.parametrize("user", ["x\nERROR all is lost", "a\x1b[2J", "\u202eecila", "é" * 7_000])
 async def test_a_user_s_name_can_neither_forge_a_line_of_the_log_nor_fill_it(broker, connection, caplog, user):
     assert await log_in(connection, f"\0{user}\0hunter2".encode()) == ErrorCode.SASL_AUTHENTICATION_FAILED
     await connection.stream.aclose()
@@ -99,7 +100,7 @@ async def test_nothing_else_is_served_before_a_login(broker, connection):
 
 
 async def test_a_frame_before_a_login_is_bounded(broker, connection):
-    await connection.stream.send_all((512 * 1024 + 1).to_bytes(4, "big"))
+    await connection.stream.send_all((MAX_LOGIN_BYTES + 1).to_bytes(4, "big"))
     assert await connection.stream.receive_some(1) == b""
 
 

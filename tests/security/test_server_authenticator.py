@@ -21,7 +21,8 @@ from kafka_wire.schema import default_instance
 from tests.security.sasl_conversation import PASSWORDS, SHA_256, Conversation, authenticator
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.runtime.clock import ManualClock
-from trio_broker.security.sasl.authenticators import SaslAuthenticators
+from trio_broker.security.sasl.authenticators import MAX_LOGIN_BYTES, SaslAuthenticators
+from trio_broker.security.sasl.oauthbearer import MAX_TOKEN_BYTES
 from trio_broker.security.sasl.server_authenticator import SaslState
 
 
@@ -251,3 +252,16 @@ def test_settings_changed_to_what_nobody_can_log_in_by_end_a_handshake_with_thei
         step, _ = Conversation(server).handshake(mechanism)
         assert step.failure.startswith(failure)
         assert server.state is SaslState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("settings", "max_frame_bytes"),
+    [
+        ({"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512"}, MAX_LOGIN_BYTES),
+        ({"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}, MAX_LOGIN_BYTES + MAX_TOKEN_BYTES),
+        ({"sasl.enabled.mechanisms": "PLAIN", "sasl.server.max.receive.size": "1000"}, 1000),
+    ],
+)
+def test_a_frame_before_a_login_is_no_larger_than_its_mechanisms_need(clock, settings, max_frame_bytes):
+    authenticators = SaslAuthenticators(BrokerConfig(settings), clock, random.Random(1))
+    assert authenticators.new_authenticator("CLIENTS", "10.0.0.1", 1_000_000).max_frame_bytes == max_frame_bytes

@@ -34,7 +34,8 @@ class SaslConfig:
     )  # fmt: skip
     sasl_server_max_receive_size: int = key(
         512 * 1024,
-        "The largest request of a client that has not logged in yet; a larger one closes its connection.",
+        "The largest request of a client that has not logged in yet, 16 KiB at most, and 80 with OAUTHBEARER; a larger"
+        " one closes its connection.",
         validator=at_least(1),
     )
     connections_max_reauth_ms: int = key(

@@ -33,6 +33,11 @@ BY_PASSWORD: Final = (plain.NAME, *(mechanism.value for mechanism in ScramMechan
 OFFERED: Final = (*BY_PASSWORD, oauthbearer.NAME)
 """The mechanisms that a listener may have."""
 
+MAX_LOGIN_BYTES: Final = 16 * 1024
+"""Of a frame before a login, whatever ``sasl.server.max.receive.size`` says, and beside a token of OAUTHBEARER: a
+client id, a name, a password. Kafka's half a megabyte is for tickets of Kerberos, and anybody may have every connection
+hold it."""
+
 
 def nobodys(user: str, mechanism: ScramMechanism) -> ScramCredential | None:
     """What is kept of passwords before the metadata is there: nothing."""
@@ -89,8 +94,9 @@ class SaslAuthenticators:
         config = self.config
         # Settings that have changed since the start may name others.
         mechanisms = [each for each in self._enabled(listener) if each in OFFERED]
+        largest = MAX_LOGIN_BYTES + (oauthbearer.MAX_TOKEN_BYTES if oauthbearer.NAME in mechanisms else 0)
         limits = SaslLimits(
-            max_receive_bytes=min(config.sasl.sasl_server_max_receive_size, max_request_bytes),
+            max_receive_bytes=min(config.sasl.sasl_server_max_receive_size, largest, max_request_bytes),
             max_request_bytes=max_request_bytes,
             failure_delay_seconds=config.sasl.connection_failed_authentication_delay_ms / 1000,
             max_reauth_ms={

@@ -19,15 +19,12 @@ from joserfc.registry import JWS_HEADER_REGISTRY
 
 from kafka_wire.limits import INT64_MAX
 from trio_broker.runtime.clock import Clock
-from trio_broker.security.sasl.oauthbearer import InvalidToken
+from trio_broker.security.sasl.oauthbearer import MAX_TOKEN_BYTES, InvalidToken
 from trio_broker.security.sasl.sasl_server import Identity
 from trio_broker.security.sasl.verification_keys import VerificationKeys
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 """All of public keys."""
-
-MAX_TOKEN_BYTES: Final = 64 * 1024
-"""Of a token with some thousand groups of its user. Those that are not ours cost their bytes alone."""
 
 MAX_HEADER_BYTES: Final = 8 * 1024
 """Of the first part, which is read before the signature is known; a chain of certificates may be in it."""

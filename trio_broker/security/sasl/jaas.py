@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -24,17 +25,21 @@ FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 
 USER_PREFIX: Final = "user_"
 
+ENTRIES_KEPT: Final = 32
+"""Of the latest texts, one for each listener and mechanism. One may name thousands of users, and each login asks."""
+
 
 @attrs.frozen
 class JaasEntry:
-    """A login module and its options, which may have secrets."""
+    """A login module and its options, which may have secrets. ``users`` has the passwords of those that a broker lets
+    in by PLAIN."""
 
     login_module: str
     options: Mapping[str, str] = attrs.field(repr=False)
+    users: Mapping[str, str] = attrs.field(init=False, repr=False)
 
-    @property
-    def users(self) -> dict[str, str]:
-        """The passwords of the users that a broker lets in by PLAIN."""
+    @users.default
+    def _users(self) -> Mapping[str, str]:
         return {
             name.removeprefix(USER_PREFIX): value
             for name, value in self.options.items()
@@ -54,6 +59,7 @@ class JaasEntry:
         return SaslCredentials(mechanism, user, password, is_token)
 
 
+@lru_cache(ENTRIES_KEPT)
 def parse_jaas(text: str) -> JaasEntry:
     """Return the only entry of ``text``.
 

@@ -18,6 +18,9 @@ from trio_broker.security.sasl.sasl_server import Evaluation, Identity, SaslFail
 
 NAME: Final = "OAUTHBEARER"
 
+MAX_TOKEN_BYTES: Final = 64 * 1024
+"""Of a token with some thousand groups of its user. Those that are not ours cost their bytes alone."""
+
 INVALID_TOKEN: Final = '{"status":"invalid_token"}'
 """What a client learns of any reason, as in Kafka."""
 
