@@ -20,7 +20,7 @@ import trustme
 from tests.network.conftest import Client, Harness
 from trio_broker.network.connection import HANDSHAKE_SECONDS
 from trio_broker.network.request_channel import Answer, QueuedRequest
-from trio_broker.network.tls_channel import LOOP_BYTES, SEAL_BYTES, TlsChannel
+from trio_broker.network.tls_channel import LOOP_BYTES, MAX_HANDSHAKE_BYTES, SEAL_BYTES, TlsChannel
 from trio_broker.runtime.disk import OpenMode
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
@@ -200,6 +200,19 @@ async def test_the_oldest_unfinished_handshake_gives_way(serving, monkeypatch):
             await harness.until(lambda: len(harness.server._context.handshakes) == len(begun))
         assert await (await connect(harness)).ask(1, b"served") == b"served"
         assert await begun[0].is_closed()
+
+
+async def test_a_handshake_without_an_end_is_cut_off(serving):
+    """OpenSSL would take a first message of 130 KB."""
+    async with serving(tls=Keys()) as harness:
+        client = await harness.connect()
+        message = bytes.fromhex("0101ffff") + bytes(MAX_HANDSHAKE_BYTES)
+        for begin in range(0, len(message), 16_000):
+            part = message[begin : begin + 16_000]
+            await client.stream.send_all(bytes.fromhex("160301") + len(part).to_bytes(2, "big") + part)
+        await harness.until(harness.server.failed_handshakes.latest_first)
+        [failed] = harness.server.failed_handshakes.latest_first()
+    assert failed.reason == "its TLS handshake takes more than 65536 bytes"
 
 
 async def test_broken_records_end_the_connection(serving, caplog):

@@ -34,11 +34,16 @@ from trio_broker.security.tls_failure import failure_of_client
 LOOP_BYTES: Final = 64 * 1024
 """At most this much is sealed on the event loop, some 25 µs of it; a hop to a thread costs twice that."""
 
-SEAL_BYTES: Final = 128 * 1024
-"""Sealed and sent at a time: what is sealed and does not fit into the socket is held for as long as it takes."""
+SEAL_BYTES: Final = 32 * 1024
+"""Sealed and sent at a time. OpenSSL's buffer never shrinks, so each connection that has once been sent as much keeps
+it until it ends; twice as much at a time saves nothing."""
 
-RECEIVE_BYTES: Final = 64 * 1024
-"""Received from the socket at a time."""
+RECEIVE_BYTES: Final = 32 * 1024
+"""Received from the socket at a time, and kept in the same way."""
+
+MAX_HANDSHAKE_BYTES: Final = 64 * 1024
+"""Received until a handshake is done. Its messages, with a chain of certificates, have some 10 KB; OpenSSL would hold
+130 for anybody."""
 
 READ_BYTES: Final = 256 * 1024
 """Opened in one call of ``receive_into``, so that a fast sender does not keep the event loop: 0.1 ms."""
@@ -81,6 +86,8 @@ class TlsChannel:
     _unsent: memoryview
     _sealed_bytes: int
     """Of the bytes that are sent next: how many are sealed already."""
+    _handshake_bytes: int
+    """How many have been received for the handshake."""
 
     def __init__(self, sock: socket.socket, factory: HandshakeKeys) -> None:
         self.sock, self._factory = sock, factory
@@ -90,6 +97,7 @@ class TlsChannel:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._is_drained = False
         self._unsent, self._sealed_bytes = memoryview(b""), 0
+        self._handshake_bytes = 0
 
     # --- the handshake ---
 
@@ -112,11 +120,15 @@ class TlsChannel:
                     self.needs_handshake, self.has_pending = False, True
                     return True
             try:
-                is_open = self._receive_sealed()
+                count = self._receive_sealed()
             except BlockingIOError:
                 return False
-            if not is_open:
+            if not count:
                 raise CloseConnection("closed by the client in the middle of the TLS handshake", CloseCause.HANDSHAKE)
+            self._handshake_bytes += count
+            if self._handshake_bytes > MAX_HANDSHAKE_BYTES:
+                reason = f"its TLS handshake takes more than {MAX_HANDSHAKE_BYTES} bytes"
+                raise CloseConnection(reason, CloseCause.HANDSHAKE)
 
     def principal(self) -> KafkaPrincipal:
         assert self._tls is not None, "the handshake is done"
@@ -186,8 +198,8 @@ class TlsChannel:
         self._send_control()
         return count
 
-    def _receive_sealed(self) -> bool:
-        """Take what the socket has; return whether the stream goes on.
+    def _receive_sealed(self) -> int:
+        """Take what the socket has; return how many bytes that is, 0 at the end of the stream.
 
         Raises:
             BlockingIOError: it has nothing.
@@ -197,13 +209,13 @@ class TlsChannel:
         self._is_drained = len(data) < RECEIVE_BYTES
         if not data:
             self._incoming.write_eof()
-            return False
+            return 0
         if self._tls is None:
             if data[0] != HANDSHAKE_BYTE:
                 raise NotTls(data[:4])
             self._tls = self._factory.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._incoming.write(data)
-        return True
+        return len(data)
 
     def _send_control(self) -> None:
         """Send what TLS itself has to say while requests are received.
