@@ -8,7 +8,7 @@ connection with hypercorn's ``TCPServer``, end gracefully.
 What the guard adds to a connection: exceptions end it with one log line and nothing else; a peer that does not read
 is given up after a while, for hypercorn shields its sends from cancellation and would otherwise keep the broker from
 ending; what is left of a connection whose peer is gone ends soon; so does one whose request was refused before all of
-it had come; their number is bounded.
+it had come; their number is bounded, in all and from one address; HTTP/1.1 is all that is spoken.
 
 Imports hypercorn's inner classes, hence the pin to 0.18 in pyproject.toml. Import this module lazily.
 """
@@ -25,25 +25,35 @@ from typing import Any
 import attrs
 import h11
 import trio
-from h2.exceptions import H2Error
 from hypercorn.config import Config
-from hypercorn.events import Closed, Event, RawData
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
-from hypercorn.utils import wrap_app
+from hypercorn.utils import parse_socket_addr, wrap_app
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from wsproto.utilities import ProtocolError as WebSocketError
 
+from trio_broker.common.client_network import client_network
 from trio_broker.common.exhaustion import EXHAUSTED, EXHAUSTED_PAUSE_SECONDS
+from trio_broker.common.log_throttle import LogThrottle
+from trio_broker.runtime.clock import SystemClock
 
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 256
 """An admin page needs two; each costs a few tasks and buffers of the loop that serves Kafka's clients."""
 
+MAX_CONNECTIONS_PER_NETWORK = 64
+"""Of those from one address, or one network that one party has (``client_network``): ten browsers behind a proxy."""
+
 EXHAUSTED_LINE_SECONDS = 10.0
 """Between two log lines that say so."""
+
+IDLE_SECONDS = 5.0
+"""How long a connection may have no request under way: from its beginning, or the last answer, to the end of the next
+request's head, however that trickles in."""
 
 SEND_TIMEOUT_SECONDS = 10.0
 """How long a peer may take to accept one piece of an answer before it counts as gone."""
@@ -67,8 +77,8 @@ MAX_REQUEST_BODY_BYTES = 1 << 20
 BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 """Without one of them a request of HTTP/1.1 has no body."""
 
-PROTOCOL_ERRORS = (h11.ProtocolError, H2Error, WebSocketError)
-"""What the parsers raise, also in the middle of our answer, once a peer has broken the rules."""
+SERVED_VERSIONS = frozenset({b"1.0", b"1.1"})
+"""Of HTTP."""
 
 
 class ProtocolErrorFilter(logging.Filter):
@@ -79,7 +89,7 @@ class ProtocolErrorFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, PROTOCOL_ERRORS):
+        if not isinstance(error, h11.ProtocolError):
             return True
         record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
         record.msg, record.args = "an admin connection broke the protocol: %s", (describe(error),)
@@ -90,18 +100,75 @@ class ProtocolErrorFilter(logging.Filter):
 PROTOCOL_ERROR_FILTER = ProtocolErrorFilter()
 
 
+class Http1Protocol(H11Protocol):
+    """HTTP/1.1 and nothing else (docs/decisions/0115). A request to change to another protocol is answered as if it had
+    not asked for that, which RFC 9110, 7.8, leaves to the server."""
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        if event.http_version not in SERVED_VERSIONS:
+            await self._send_error_response(505)
+            raise h11.RemoteProtocolError(f"HTTP/{event.http_version.decode()} is not served")
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        headers = request.headers.raw_items()
+        if any(name.lower() == b"upgrade" for name, _ in headers):
+            request = h11.Request(
+                method=request.method,
+                target=request.target,
+                headers=[each for each in headers if each[0].lower() != b"upgrade"],
+                http_version=request.http_version,
+            )
+        await super()._create_stream(request)
+
+
 class TimeoutTCPServer(TCPServer):
     """Hypercorn's connection, except that it does not wait forever for a peer that stopped reading, or is gone.
 
-    ``socket_stream`` is the connection below ``stream``, which is the same or speaks TLS on it.
+    ``socket_stream`` is the connection below ``stream``, which is the same or speaks TLS on it. It counts for
+    ``network``. While it ``is_idle`` no request is under way: the next one's head is not there, or not all of it.
     """
 
     socket_stream: trio.SocketStream
+    network: str
+    is_idle: bool = True
+
+    async def run(self) -> None:
+        """As hypercorn's, but for the protocol, which is one of three there."""
+        is_secure = isinstance(self.stream, trio.SSLStream)
+        try:
+            if is_secure:
+                with trio.fail_after(HANDSHAKE_TIMEOUT_SECONDS):
+                    await self.stream.do_handshake()
+        except (trio.BrokenResourceError, trio.TooSlowError):
+            return
+        sock = self.socket_stream.socket
+        try:
+            client = parse_socket_addr(sock.family, sock.getpeername())
+            server = parse_socket_addr(sock.family, sock.getsockname())
+            async with TaskGroup() as task_group:
+                self._task_group = task_group
+                self.protocol = Http1Protocol(  # type: ignore[assignment]  # what a ProtocolWrapper has inside
+                    self.app,
+                    self.config,
+                    self.context,
+                    task_group,
+                    ConnectionState(self.state),
+                    is_secure,
+                    client,
+                    server,
+                    self.protocol_send,
+                )
+                await self.idle_task.restart(task_group, self._idle_timeout)
+                await self._read_data()
+        except OSError:
+            pass
+        finally:
+            await self._close()
 
     async def _read_data(self) -> None:
         """Read until the peer has closed; then end what would outlive it.
 
-        Hypercorn keeps such a connection for its keep-alive time, and one whose HTTP/2 window was full for good.
+        Hypercorn keeps such a connection for its keep-alive time.
         """
         await super()._read_data()
         # The idle task would otherwise hold the nursery open for the whole keep-alive time.
@@ -112,6 +179,8 @@ class TimeoutTCPServer(TCPServer):
         nursery.cancel_scope.deadline = min(nursery.cancel_scope.deadline, trio.current_time() + LINGER_SECONDS)
 
     async def protocol_send(self, event: Event) -> None:
+        if isinstance(event, Updated):
+            self.is_idle = event.idle
         if not isinstance(event, RawData):
             await super().protocol_send(event)
             return
@@ -141,7 +210,7 @@ def hypercorn_config() -> Config:
     config.errorlog.addFilter(PROTOCOL_ERROR_FILTER)  # the same one each time, so that it is there once
     config.accesslog = None
     config.include_server_header = False
-    config.ssl_handshake_timeout = HANDSHAKE_TIMEOUT_SECONDS
+    config.keep_alive_timeout = IDLE_SECONDS
     config.h11_max_incomplete_size = MAX_REQUEST_HEAD_BYTES
     return config
 
@@ -188,30 +257,55 @@ class ConnectionGuard:
     tls: Callable[[], ssl.SSLContext | None] = lambda: None
     config: Config = attrs.field(factory=hypercorn_config)
     context: WorkerContext = attrs.field(factory=lambda: WorkerContext(None))
-    streams: set[trio.SocketStream] = attrs.field(factory=set)
+    streams: dict[trio.SocketStream, TimeoutTCPServer] = attrs.field(factory=dict)
+    """Those that are served, the oldest first."""
     drained: trio.Event = attrs.field(factory=trio.Event)
+    refusals: LogThrottle = attrs.field(factory=lambda: LogThrottle(log, SystemClock()))
 
     async def serve(self, stream: trio.SocketStream) -> None:
         """Serve one connection to its end; the caller closes ``stream``."""
-        if len(self.streams) >= MAX_CONNECTIONS:
-            log.warning("admin connection from %s refused: %d are open", peer_name(stream), MAX_CONNECTIONS)
+        network = network_of(stream)
+        if full := self._make_room(network):
+            self.refusals.warning("refused", f"admin connection from {peer_name(stream)} refused: {full}")
             return
         peer = peer_name(stream)
         app = wrap_app(discarding_unread_bodies(self.app), MAX_REQUEST_BODY_BYTES, "asgi")  # type: ignore[arg-type]  # same calls, other names
-        self.streams.add(stream)
         try:
             secured: Any = stream if (context := self.tls()) is None else secured_stream(stream, context)
             server = TimeoutTCPServer(app, self.config, self.context, ConnectionState({}), secured)
-            server.socket_stream = stream
+            server.socket_stream, server.network = stream, network
+            self.streams[stream] = server
             await server.run()
         # Not BaseException: Cancelled and KeyboardInterrupt belong to the broker, and pass.
         except* Exception as errors:
             log.info("admin connection from %s dropped: %s", peer, describe(errors))
             log.debug("admin connection from %s", peer, exc_info=errors)
         finally:
-            self.streams.discard(stream)
+            self.streams.pop(stream, None)
             if not self.streams:
                 self.drained.set()
+
+    def _make_room(self, network: str) -> str:
+        """Let the oldest idle connection give way to one from ``network`` where there are too many; return why there is
+        no room, empty if there is.
+
+        So who opens connections and asks nothing keeps nobody else out, not even from the same address.
+        """
+        everybody = list(self.streams.values())
+        of_network = [each for each in everybody if each.network == network]
+        for served, limit, where in (
+            (of_network, MAX_CONNECTIONS_PER_NETWORK, network),
+            (everybody, MAX_CONNECTIONS, "all addresses"),
+        ):
+            if len(served) >= limit:
+                idle = next((each for each in served if each.is_idle), None)
+                if idle is None:
+                    return f"{limit} from {where} have a request under way"
+                del self.streams[idle.socket_stream]
+                # At once and without a checkpoint; it also wakes what waits on the stream.
+                idle.socket_stream.socket.close()
+                break
+        return ""
 
     async def drain(self) -> None:
         """Let idle connections go and wait for the others."""
@@ -298,6 +392,14 @@ def peer_name(stream: trio.SocketStream) -> str:
     except OSError:
         return "a peer that is gone"
     return f"{address[0]}:{address[1]}"
+
+
+def network_of(stream: trio.SocketStream) -> str:
+    """Whose part of the connections ``stream`` counts for."""
+    try:
+        return client_network(stream.socket.getpeername()[0])
+    except OSError:
+        return "a peer that is gone"
 
 
 def describe(error: BaseException) -> str:

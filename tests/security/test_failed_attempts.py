@@ -20,6 +20,14 @@ def test_an_address_that_fails_too_often_is_refused_for_a_while_and_others_are_n
     assert not attempts.is_exhausted("a")
 
 
+def test_another_address_of_the_same_network_is_no_way_around():
+    attempts = FailedAttempts(ManualClock())
+    for number in range(BURST):
+        attempts.note(f"2001:db8::{number:x}")
+    assert attempts.is_exhausted("2001:db8::ffff")
+    assert not attempts.is_exhausted("2001:db8:0:1::1")
+
+
 def test_attempts_that_were_refused_unseen_do_not_prolong_the_time():
     clock = ManualClock()
     attempts = FailedAttempts(clock)

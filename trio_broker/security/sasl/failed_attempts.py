@@ -1,7 +1,8 @@
 """How often each address has failed to log in: who guesses passwords is slowed down, and others are not.
 
 An address may fail ``BURST`` times at once and ``PER_SECOND`` times a second from then on. Above that its attempts are
-refused unseen, right ones too: otherwise a guess would be free.
+refused unseen, right ones too: otherwise a guess would be free. Addresses that one party has are one here
+(``client_network``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from trio_broker.common.client_network import client_network
 from trio_broker.runtime.clock import Clock
 
 BURST: Final = 100
@@ -32,15 +34,16 @@ class FailedAttempts:
     """Of each address, how many failures it has left to pay for, and when that was."""
 
     def is_exhausted(self, host: str) -> bool:
-        return self._left(host) >= BURST
+        return self._left(client_network(host)) >= BURST
 
     def note(self, host: str) -> None:
+        network = client_network(host)
         # No more than makes it wait: what is refused unseen guesses nothing, and must not add to the time.
-        self._spent[host] = min(self._left(host) + 1, BURST), self.clock.monotonic()
-        self._spent.move_to_end(host)
+        self._spent[network] = min(self._left(network) + 1, BURST), self.clock.monotonic()
+        self._spent.move_to_end(network)
         if len(self._spent) > MAX_ADDRESSES:
             self._spent.popitem(last=False)
 
-    def _left(self, host: str) -> float:
-        count, at = self._spent.get(host, (0.0, 0.0))
+    def _left(self, network: str) -> float:
+        count, at = self._spent.get(network, (0.0, 0.0))
         return max(0.0, count - PER_SECOND * (self.clock.monotonic() - at))
