@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -10,6 +11,7 @@ import trio.testing
 
 from trio_broker.config.alert_config import http_address
 from trio_broker.network.http_client import MAX_ANSWER_BYTES, TIMEOUT_SECONDS, HttpError, get, post
+from trio_broker.runtime.real_workers import RealWorkers
 
 URL = "http://alerts.example:8080/hook/s3cret?x=1"
 SENT = {"Content-Type": "application/json"}
@@ -29,7 +31,7 @@ async def posted(serve: Serve, url: str = URL) -> str | None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve, server)
         try:
-            await post(http_address(url), SENT, b"{}", connect=connect)
+            await post(http_address(url), SENT, b"{}", connect=connect, workers=RealWorkers())
         except HttpError as error:
             return f"{error}"
         finally:
@@ -48,7 +50,11 @@ async def got(serve: Serve) -> str:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve, server)
         try:
-            return (await get(http_address("http://keys.example/keys"), connect=connect, max_bytes=100)).decode()
+            return (
+                await get(
+                    http_address("http://keys.example/keys"), connect=connect, workers=RealWorkers(), max_bytes=100
+                )
+            ).decode()
         except HttpError as error:
             return f"{error}"
         finally:
@@ -166,6 +172,22 @@ async def test_a_body_that_comes_slowly_does_not_make_a_failure_of_a_status(auto
     assert await posted(serve) is None
 
 
+async def test_the_system_s_authorities_are_read_in_a_thread_each_time(monkeypatch):
+    """Clients of the broker would wait for that, tens of milliseconds; a broker that runs for years sees new ones."""
+    monkeypatch.setattr("ssl.create_default_context", lambda: read_in.append(threading.current_thread()))
+    read_in: list[threading.Thread] = []
+
+    async def refuse(host: str, port: int) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    for _ in range(2):
+        with pytest.raises(HttpError):
+            await get(http_address("https://keys.example/"), connect=refuse, workers=RealWorkers(), max_bytes=100)
+    assert len(read_in) == 2
+    assert threading.current_thread() not in read_in
+
+
 async def test_a_connection_that_is_refused_or_ends_is_a_reason():
     async def end(stream: trio.abc.Stream) -> None:
         received = b""
@@ -180,7 +202,7 @@ async def test_a_connection_that_is_refused_or_ends_is_a_reason():
         raise ConnectionRefusedError(111, "Connection refused")
 
     with pytest.raises(HttpError, match="cannot connect: Connection refused"):
-        await post(http_address(URL), SENT, b"{}", connect=refuse)
+        await post(http_address(URL), SENT, b"{}", connect=refuse, workers=RealWorkers())
 
 
 @pytest.mark.parametrize(

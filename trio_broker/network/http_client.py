@@ -20,6 +20,7 @@ import trio
 
 from trio_broker.config.alert_config import HttpAddress
 from trio_broker.runtime.network import Connect
+from trio_broker.runtime.workers import Workers
 
 T = TypeVar("T")
 
@@ -45,33 +46,34 @@ class HttpError(Exception):
     """The server did not do it. The text says why in a few words, and nothing of what was sent or received."""
 
 
-async def post(address: HttpAddress, headers: Mapping[str, str], body: bytes, *, connect: Connect) -> None:
+async def post(
+    address: HttpAddress, headers: Mapping[str, str], body: bytes, *, connect: Connect, workers: Workers
+) -> None:
     """Send ``body`` to ``address``.
 
     Raises:
         HttpError: it was not answered with a 2xx status in time.
     """
     own = {"Content-Length": f"{len(body)}"}
-    await _exchange(address, "POST", own | dict(headers), body, _read_status, connect)
+    request = _request(address, "POST", own | dict(headers), body)
+    await _exchange(address, request, _read_status, connect, workers)
 
 
-async def get(address: HttpAddress, *, connect: Connect, max_bytes: int) -> bytes:
+async def get(address: HttpAddress, *, connect: Connect, workers: Workers, max_bytes: int) -> bytes:
     """Return what ``address`` has.
 
     Raises:
         HttpError: it was not answered with a 2xx status, or not with at most ``max_bytes`` bytes, in time.
     """
-    headers = {"Accept": "application/json"}
-    return await _exchange(address, "GET", headers, b"", partial(_read_body, max_bytes=max_bytes), connect)
+    request = _request(address, "GET", {"Accept": "application/json"}, b"")
+    return await _exchange(address, request, partial(_read_body, max_bytes=max_bytes), connect, workers)
 
 
-async def _exchange(
-    address: HttpAddress, method: str, headers: Mapping[str, str], body: bytes, read: Read[T], connect: Connect
-) -> T:
+async def _exchange(address: HttpAddress, request: _Request, read: Read[T], connect: Connect, workers: Workers) -> T:
     """Return what ``read`` makes of the answer."""
     try:
         with trio.fail_after(TIMEOUT_SECONDS):
-            return await _exchanged(address, _request(address, method, headers, body), read, connect)
+            return await _exchanged(address, request, read, connect, workers)
     except trio.TooSlowError:
         raise HttpError(f"no answer within {TIMEOUT_SECONDS:.0f} s") from None
     except ssl.SSLCertVerificationError as error:
@@ -85,10 +87,11 @@ async def _exchange(
         raise HttpError("the answer is not HTTP, or too long") from None
 
 
-async def _exchanged(address: HttpAddress, request: _Request, read: Read[T], connect: Connect) -> T:
+async def _exchanged(address: HttpAddress, request: _Request, read: Read[T], connect: Connect, workers: Workers) -> T:
+    # In a thread: to read the system's authorities takes tens of milliseconds. Each time, since they are renewed.
+    context = await workers.run(ssl.create_default_context) if address.is_tls else None
     stream = await connect(address.host, address.port)
-    if address.is_tls:
-        context = ssl.create_default_context()
+    if context is not None:
         # Many servers end the connection without TLS's own end, which no answer here depends on.
         stream = trio.SSLStream(stream, context, server_hostname=address.host, https_compatible=True)
     try:

@@ -17,7 +17,6 @@ from trio_broker.config.alert_config import HttpAddress, http_address
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.sasl_config import SaslConfig
 from trio_broker.network.http_client import HttpError, get
-from trio_broker.runtime.network import Connect
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.security.sasl.broker_jwt_validator import BrokerJwtValidator
 from trio_broker.security.sasl.verification_keys import MAX_KEYS_BYTES, KeysUnavailable, VerificationKeys
@@ -76,13 +75,14 @@ def _verification_keys(config: SaslConfig, runtime: Runtime) -> VerificationKeys
         except KeysUnavailable as error:
             raise ConfigError(f"{URL_KEY}: {error}", key=URL_KEY) from None
         return keys
-    fetch = partial(_fetch, _address_of(url), runtime.network.connect)
+    fetch = partial(_fetch, _address_of(url), runtime)
     return new_keys(fetch=fetch, refresh_seconds=config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000)
 
 
-async def _fetch(address: HttpAddress, connect: Connect) -> bytes:
+async def _fetch(address: HttpAddress, runtime: Runtime) -> bytes:
+    connect, workers = runtime.network.connect, runtime.workers
     try:
-        return await get(address, connect=connect, max_bytes=MAX_KEYS_BYTES)
+        return await get(address, connect=connect, workers=workers, max_bytes=MAX_KEYS_BYTES)
     except HttpError as error:
         raise KeysUnavailable(f"{error}") from None
 

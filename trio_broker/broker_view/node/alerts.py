@@ -146,7 +146,8 @@ class Receiver:
             headers["Authorization"] = config.alerts_webhook_authorization
         body = message(config.alerts_webhook_format, news, sender, clock.now_ms(), active)
         try:
-            await post(address, headers, body, connect=self.services.runtime.network.connect)
+            runtime = self.services.runtime
+            await post(address, headers, body, connect=runtime.network.connect, workers=runtime.workers)
         except HttpError as error:
             self._note_failure(f"{error}", address)
         else:
