@@ -48,13 +48,14 @@ class StreamCount:
 
 @attrs.define
 class AppState:
-    """The broker and this app's own few counters."""
+    """The broker and this app's own few counters. ``failed_logins`` are those that were refused since the start."""
 
     broker: BrokerView | StartingBroker
     stopping: trio.Event
     navigation: tuple[NavigationEntry, ...] = ()
     streams: StreamCount = attrs.field(factory=lambda: StreamCount("event streams", MAX_EVENT_STREAMS))
     openapi: bytes | None = None
+    failed_logins: int = 0
     tails: StreamCount = attrs.field(factory=lambda: StreamCount("tails", MAX_TAILS))
     searches: StreamCount = attrs.field(factory=lambda: StreamCount("searches", MAX_STREAMED_SEARCHES))
     rendering: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(RENDERING_THREADS))

@@ -139,11 +139,13 @@ class Logins:
 
     def _require_attempts(self, request: Request) -> None:
         if self.attempts.is_exhausted(address_of(request)):
+            state_of(request).failed_logins += 1
             raise TooManyFailures
 
     def _note_failure(self, request: Request, reason: str) -> None:
         address = address_of(request)
         self.attempts.note(address)
+        state_of(request).failed_logins += 1
         # As many lines as there may be attempts.
         log.warning("a login from %s was refused: %s", address, reason)
 

@@ -28,7 +28,7 @@ async def get_metrics(request: Request) -> Response:
     if (start := state.start) is not None:
         render = start.prometheus_renderer()
     else:
-        render = await state.node.metrics.prometheus_renderer()
+        render = await state.node.metrics.prometheus_renderer(failed_admin_logins=state.failed_logins)
     text = await trio.to_thread.run_sync(render, limiter=state.rendering)
     return Response(text, headers={"content-type": PROMETHEUS_CONTENT_TYPE})
 

@@ -455,9 +455,9 @@ class FakeReadings(NotFaked):
 class FakeMetrics:
     broker: FakeBroker
 
-    async def prometheus_renderer(self) -> Callable[[], bytes]:
+    async def prometheus_renderer(self, *, failed_admin_logins: int = 0) -> Callable[[], bytes]:
         await trio.lowlevel.checkpoint()
-        return lambda: self.broker.metrics_text
+        return lambda: self.broker.metrics_text + b"trio_broker_failed_admin_logins_total %d.0\n" % failed_admin_logins
 
 
 @attrs.define

@@ -246,7 +246,7 @@ async def test_who_fails_too_often_is_refused_unseen_and_nobody_else_is(
     assert (await attempt("10.0.0.1", ADMIN)).status_code in (200, 303)
 
 
-async def test_a_session_goes_on_where_its_address_has_failed_too_often(fake: FakeBroker) -> None:
+async def test_a_session_goes_on_where_its_address_has_failed_too_often_which_is_counted(fake: FakeBroker) -> None:
     app = create_app(fake.view, logins=Logins(TOKENS, has_users=False, clock=ManualClock()))
     transport = httpx.ASGITransport(app, client=("127.0.0.1", 5555))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -255,6 +255,7 @@ async def test_a_session_goes_on_where_its_address_has_failed_too_often(fake: Fa
             await log_in(client, "wrong-token-0123456")
         assert (await log_in(client, ADMIN)).status_code == 429
         assert (await client.get("/api/v1/brokers/1")).status_code == 200
+        assert f"trio_broker_failed_admin_logins_total {BURST + 1}.0" in (await client.get("/metrics")).text
 
 
 @pytest.mark.parametrize(

@@ -149,12 +149,14 @@ def values_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
 
 def test_who_was_refused_and_who_was_slowed_down_is_counted():
     server = attrs.evolve(SERVER, connections_closed={"authentication": 2, "peer": 9})
-    access = AccessReading(denied_requests=3, throttled_requests=4, throttled_seconds=5.5)
+    access = AccessReading(failed_admin_logins=1, denied_requests=3, throttled_requests=4, throttled_seconds=5.5)
     values = values_of(render(snapshot(server=server, access=access)))
     assert [
         values[f"trio_broker_{name}_total", ()]
-        for name in ("failed_logins", "denied_requests", "throttled_requests", "throttled_seconds")
-    ] == [2, 3, 4, 5.5]
+        for name in (
+            *("failed_logins", "failed_admin_logins", "denied_requests", "throttled_requests", "throttled_seconds"),
+        )
+    ] == [2, 1, 3, 4, 5.5]
 
 
 def test_compaction_shows_what_it_did_and_what_it_leaves_alone() -> None:

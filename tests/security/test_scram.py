@@ -19,7 +19,7 @@ from tests.security.sasl_conversation import (
     scram_server,
 )
 from trio_broker.security.sasl.sasl_server import Identity, SaslFailure
-from trio_broker.security.sasl.scram import ScramSaslServer, TokenLogin
+from trio_broker.security.sasl.scram import ScramSaslServer, TokenLogin, token_credential
 
 
 def client(user: str = "alice", password: str = PASSWORDS["alice"], nonce: str = "client") -> ScramSaslClient:
@@ -190,6 +190,14 @@ def test_a_client_with_a_delegation_token_is_its_owner_until_it_ends():
     server = token_server()
     done = server.evaluate(token_final(server, "t", "token-secret"))
     assert done.identity == Identity("alice", expires_at_ms=7, by_token=True)
+
+
+def test_the_key_of_a_token_is_computed_once_and_that_of_an_id_without_a_token_never():
+    """It takes milliseconds of the event loop, and anybody may send ids."""
+    token_credential.cache_clear()
+    for token_id in ("unknown", "t", "t", "alice"):
+        token_final(token_server(), token_id, "wrong")
+    assert token_credential.cache_info().misses == 1
 
 
 @pytest.mark.parametrize(

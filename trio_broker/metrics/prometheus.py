@@ -207,6 +207,7 @@ def access_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     """Who was refused, and who was slowed down."""
     logins, access = snapshot.server.connections_closed.get(CloseCause.AUTHENTICATION.value, 0), snapshot.access
     yield counter("failed_logins", "Connections closed for a failed login, or for none in time", logins)
+    yield counter("failed_admin_logins", "Logins at the admin app that were refused", access.failed_admin_logins)
     yield counter("denied_requests", "Requests that lacked a right", access.denied_requests)
     yield counter("throttled_requests", "Requests whose clients had to wait for a quota", access.throttled_requests)
     yield counter("throttled_seconds", "Seconds that clients had to wait for quotas", access.throttled_seconds)

@@ -102,9 +102,10 @@ class ClusterReading:
 
 @attrs.frozen(kw_only=True)
 class AccessReading:
-    """Who was refused or slowed down since the start: requests that were denied, and those whose clients had to wait
-    for a quota, with the sum of their waits."""
+    """Who was refused or slowed down since the start: logins at the admin app, requests that were denied, and those
+    whose clients had to wait for a quota, with the sum of their waits."""
 
+    failed_admin_logins: int = 0
     denied_requests: int = 0
     throttled_requests: int = 0
     throttled_seconds: float = 0.0

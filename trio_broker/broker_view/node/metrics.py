@@ -32,7 +32,7 @@ class LiveMetricsView:
     transactions: LiveTransactionsView
     overview: LiveOverviewView
 
-    async def prometheus_renderer(self) -> Callable[[], bytes]:
+    async def prometheus_renderer(self, *, failed_admin_logins: int = 0) -> Callable[[], bytes]:
         # Imported here: prometheus_client is for those who are scraped.
         from trio_broker.metrics.prometheus import render
         from trio_broker.metrics.snapshot import AccessReading, DirectorySpace, MetricsSnapshot
@@ -65,6 +65,7 @@ class LiveMetricsView:
             groups=self.services.groups.statistics(),
             cluster=await cluster_reading(self.services, overview.cluster),
             access=AccessReading(
+                failed_admin_logins=failed_admin_logins,
                 denied_requests=self.services.audit_log.denied,
                 throttled_requests=self.services.quotas.throttled_requests,
                 throttled_seconds=self.services.quotas.throttled_seconds,

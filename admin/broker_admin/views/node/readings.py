@@ -92,9 +92,9 @@ class ReadingsView(Protocol):
 class MetricsView(Protocol):
     """What Prometheus scrapes."""
 
-    async def prometheus_renderer(self) -> Callable[[], bytes]:
+    async def prometheus_renderer(self, *, failed_admin_logins: int = 0) -> Callable[[], bytes]:
         """Take the numbers now, of many partitions if need be; what is returned makes Prometheus's text of them.
 
-        It may be called in any thread.
+        It may be called in any thread. ``failed_admin_logins`` is what the app has counted itself.
         """
         ...
