@@ -36,6 +36,7 @@ from hypercorn.utils import parse_socket_addr, wrap_app
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trio_broker.common.client_network import client_network
+from trio_broker.common.connection_rate import ConnectionRate
 from trio_broker.common.exhaustion import EXHAUSTED, EXHAUSTED_PAUSE_SECONDS
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.runtime.clock import SystemClock
@@ -47,6 +48,9 @@ MAX_CONNECTIONS = 256
 
 MAX_CONNECTIONS_PER_NETWORK = 64
 """Of those from one address, or one network that one party has (``client_network``): ten browsers behind a proxy."""
+
+MAX_ACCEPTED_PER_SECOND = 100
+"""Connections; others wait. Each takes half a millisecond of the loop that serves Kafka's clients, TLS not counted."""
 
 EXHAUSTED_LINE_SECONDS = 10.0
 """Between two log lines that say so."""
@@ -354,8 +358,9 @@ async def serve_until(stop: trio.Event, guard: ConnectionGuard, listener: trio.S
 
 
 async def serve_listener(guard: ConnectionGuard, listener: trio.SocketListener, connections: trio.Nursery) -> None:
-    """Accept until cancelled, with pauses while descriptors or memory are short."""
+    """Accept until cancelled, with pauses while descriptors or memory are short, or connections come too often."""
     next_line_at = -math.inf
+    rate = ConnectionRate()
     while True:
         try:
             await trio.lowlevel.wait_readable(listener.socket)
@@ -371,6 +376,7 @@ async def serve_listener(guard: ConnectionGuard, listener: trio.SocketListener, 
             await trio.sleep(EXHAUSTED_PAUSE_SECONDS)
         else:
             connections.start_soon(serve_and_close, guard, stream)
+            await trio.sleep(rate.delay(trio.current_time(), MAX_ACCEPTED_PER_SECOND))
 
 
 async def serve_and_close(guard: ConnectionGuard, stream: trio.SocketStream) -> None:

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 import broker_admin.guard
 import broker_admin.server
 from broker_admin.app import create_app
-from broker_admin.guard import ConnectionGuard
+from broker_admin.guard import ConnectionGuard, serve_listener
 from broker_admin.server import AdminAddress, AdminListenerError, serve_admin, supervise
 from tests.admin.fake_broker import FakeBroker
 from tests.waits import fail_after
@@ -250,6 +250,25 @@ async def test_one_party_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch,
         await receive_until(first, b"retry:")
         assert await exchange(address, b"") == b""
         await assert_it_still_answers(address)
+
+
+async def test_connections_that_come_too_often_wait(
+    monkeypatch: pytest.MonkeyPatch, fake: FakeBroker, mock_clock: trio.testing.MockClock
+) -> None:
+    monkeypatch.setattr(broker_admin.guard, "MAX_ACCEPTED_PER_SECOND", 2)
+    guard = ConnectionGuard(create_app(fake.view))
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener, trio.open_nursery() as nursery:
+        nursery.start_soon(serve_listener, guard, listener, nursery)
+        streams = [await trio.testing.open_stream_to_socket_listener(listener) for _ in range(4)]
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(guard.streams) == 3
+        mock_clock.jump(0.5)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(guard.streams) == 4
+        for stream in streams:
+            await stream.aclose()
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_head_that_trickles_in_has_a_deadline(fake: FakeBroker, mock_clock: trio.testing.MockClock) -> None:

@@ -8,11 +8,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from trio_broker.common.connection_rate import ConnectionRate
 from trio_broker.common.log_throttle import LOG_INTERVAL_SECONDS, LogThrottle
 from trio_broker.config.socket_server_config import ListenerLimits, SocketServerConfig
 from trio_broker.network.connection_quotas import (
     ConnectionQuotas,
-    ConnectionRate,
     plain_address,
     resolve_overrides,
 )

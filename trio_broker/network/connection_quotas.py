@@ -22,6 +22,7 @@ from functools import partial
 
 import trio
 
+from trio_broker.common.connection_rate import ConnectionRate
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.config.config_key import INT_MAX
 from trio_broker.config.socket_server_config import SocketServerConfig
@@ -30,25 +31,9 @@ from trio_broker.runtime.workers import Workers
 
 log = logging.getLogger(__name__)
 
-BURST_SECONDS = 1.0
-"""After a pause of the clients, one second's worth of connections is accepted at once, so that a group of clients may
-start together."""
-
 TOO_MANY_FROM_ADDRESS = "max.connections.per.ip"
 TOO_OFTEN_FROM_ADDRESS = "connection_creation_rate"
 """The reasons under which a refused connection is counted and logged."""
-
-
-class ConnectionRate:
-    """A token bucket in one number: the time at which the next connection is due."""
-
-    def __init__(self) -> None:
-        self.due = float("-inf")
-
-    def delay(self, now: float, per_second: int) -> float:
-        """Seconds that the connection accepted at ``now`` must wait; counts it."""
-        self.due = max(self.due, now - BURST_SECONDS) + 1 / per_second
-        return max(0.0, self.due - now)
 
 
 class ConnectionQuotas:
