@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -55,7 +56,7 @@ def test_everything_is_made_beside_the_data_and_only_the_authority_may_be_read_b
     assert result.exit_code == 0, result.output
     assert {each.name: oct(each.stat().st_mode & 0o777) for each in made.iterdir()} == {
         "ca.pem": "0o644",
-        **dict.fromkeys(("ca-key.pem", "broker.pem", "admin.properties", "server.properties"), "0o600"),
+        **dict.fromkeys(("ca-key.pem", "broker.pem", "admin.properties", "server.properties", ".lock"), "0o600"),
     }
     assert config.socket_server.listeners == ("SASL_SSL://127.0.0.1:19092",)
     assert config.sasl.sasl_enabled_mechanisms == ("SCRAM-SHA-512",)
@@ -150,7 +151,6 @@ def test_a_certificate_of_the_authority_that_is_lost_is_made_again_and_a_broken_
     certificate.write_bytes(b"")
     with pytest.raises(ConfigError, match=f"{certificate} has no certificate"):
         made.renew([], NOW)
-    # As two first starts at once leave it.
     key.write_bytes(CertificateAuthority.create("another", NOW).key_store.pem)
     certificate.write_bytes(before)
     with pytest.raises(ConfigError, match="is not that of"):
@@ -162,6 +162,76 @@ def test_what_was_cut_short_is_finished_with_the_same_password(tmp_path: Path):
     password = made.make(SETTINGS)
     made.server_properties.unlink()
     assert made.make(SETTINGS) == password
+
+
+def test_of_two_first_starts_at_once_one_makes_everything_and_the_other_says_so(start: Start, tmp_path: Path):
+    made = SecureDirectory(tmp_path / "data-secure")
+    made.path.mkdir()
+    with made.locked():
+        result, runs = start("--secure")
+        assert (result.exit_code, runs) == (1, [])
+        assert f"--secure: another start is making {made.path}" in result.stderr
+        assert [each.name for each in made.path.iterdir()] == [".lock"]
+    made.make(SETTINGS)
+    with made.locked(), pytest.raises(ConfigError, match="another start is making"):
+        made.renew([], NOW)
+    assert "is issued until" in made.renew([], NOW)
+    with made.locked():
+        assert made.renew([], NOW) == ""
+
+
+def test_what_a_killed_start_left_half_written_is_no_other_directory(tmp_path: Path):
+    made = SecureDirectory(tmp_path)
+    for name in (".server.properties.x1", ".admin.properties.x2", ".ca-key.pem.x3"):
+        (tmp_path / name).touch()
+    assert made.make(SETTINGS)
+    assert "is issued until" in made.renew([], NOW)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"authorizer.class.name": None}, "every client may do everything without authorizer.class.name=org.apache"),
+        ({"allow.everyone.if.no.acl.found": "true"}, "every client may do much with allow.everyone"),
+        ({"listeners": "SASL_PLAINTEXT://127.0.0.1:9092"}, "the listener SASL_PLAINTEXT://127.0.0.1:9092 has no TLS"),
+        ({"admin.security.protocol": None}, "the admin page has no TLS without admin.security.protocol=SSL"),
+    ],
+)
+def test_settings_that_are_not_safe_any_more_are_refused(start: Start, tmp_path: Path, changed, reason):
+    start("--secure")
+    file = tmp_path / "data-secure" / "server.properties"
+    kept = [line for line in file.read_text().splitlines() if line.partition("=")[0] not in changed]
+    file.write_text("\n".join([*kept, *(f"{key}={value}" for key, value in changed.items() if value)]))
+    for options in ((), ("--dry-run",)):
+        result, runs = start("--secure", *options)
+        assert (result.exit_code, runs) == (1, [])
+        assert f"--secure: {file}: {reason}" in result.stderr
+    assert start("--config", str(file))[0].exit_code == 0
+
+
+def test_a_copy_does_not_become_the_original_and_can_be_made_again_for_its_place(start: Start, tmp_path: Path):
+    _, [(_, first)] = start("--secure")
+    original, copied = tmp_path / "data-secure", tmp_path / "elsewhere" / "copy"
+    shutil.copytree(original, copied)
+    result, runs = start("--secure", str(copied))
+    assert (result.exit_code, runs) == (1, [])
+    assert f"ssl.keystore.location, ssl.truststore.location, admin.token.file lead to {original}" in result.stderr
+    for name in ("server.properties", "broker.pem"):
+        (copied / name).unlink()
+    _, [(config, second)] = start("--secure", str(copied))
+    assert config.node.admin_token_file == str(copied / "admin-tokens")
+    assert str(copied / "ca.pem") in (copied / "admin.properties").read_text()
+    assert [each.password for each in second.first_credentials] == [each.password for each in first.first_credentials]
+
+
+def test_a_directory_reached_another_way_and_keys_from_elsewhere_are_no_copy(start: Start, tmp_path: Path):
+    start("--secure")
+    made, linked = tmp_path / "data-secure", tmp_path / "linked"
+    linked.symlink_to(made)
+    assert start("--secure", str(linked))[0].exit_code == 0
+    file = made / "server.properties"
+    file.write_text(file.read_text().replace(str(made / "broker.pem"), "/etc/trio-broker/broker.pem"))
+    assert start("--secure")[0].exit_code == 0
 
 
 @pytest.mark.parametrize(

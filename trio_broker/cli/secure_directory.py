@@ -6,20 +6,25 @@
     admin.properties    for clients of the user admin, with its password
     server.properties   the settings of the broker; written last, so that a directory which has it is whole
     admin-tokens        made by the admin page
+    .lock               held while files are made, so that of two starts at once one makes them all
 
-Only ``ca.pem`` may be read by others than the owner.
+Only ``ca.pem`` may be read by others than the owner. The settings name the files by their paths, so that ``--config``
+takes them, too: a copy of the directory would be the original, and is refused.
 
 Source: docs/decisions/0112-a-safe-broker-by-one-option.md.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import secrets
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from cryptography import x509
@@ -28,14 +33,19 @@ from cryptography.exceptions import InvalidSignature
 from kafka_wire.sasl.scram import MIN_ITERATIONS, ScramMechanism
 from trio_broker.cli.client_properties import properties_text, scram_properties
 from trio_broker.common.properties import parse_properties
+from trio_broker.common.security_protocol import TLS_PROTOCOLS
 from trio_broker.config.authorizer_config import STANDARD_AUTHORIZER
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.listeners import UNROUTABLE_HOSTS
+from trio_broker.config.keys import BROKER_KEYS
+from trio_broker.config.listeners import UNROUTABLE_HOSTS, listener_endpoints
 from trio_broker.declaration.declaration import DeclaredCredential
 from trio_broker.security.certificate_authority import CertificateAuthority
 from trio_broker.security.key_store import KeyStore
-from trio_broker.security.private_files import read_private_file, write_new_private_file, write_private_file
+from trio_broker.security.private_files import read_private_file, write_private_file
 from trio_broker.security.sasl.jaas import parse_jaas
+
+if TYPE_CHECKING:
+    from trio_broker.config.broker_config import BrokerConfig
 
 RENEWAL_DAYS: Final = 30
 """A certificate that ends sooner is issued again at a start."""
@@ -48,6 +58,8 @@ PASSWORD_BYTES: Final = 18
 NOT_ISSUED: Final = "is not there"
 
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+
+INSTEAD: Final = "; --config takes a file that is meant so"
 
 HEAD: Final = """\
 # Made by trio-broker start --secure: an ordinary configuration, to be changed as you like. The same option takes it
@@ -79,6 +91,14 @@ class SecureDirectory:
         return self.path / "admin.properties"
 
     @property
+    def _tokens(self) -> Path:
+        return self.path / "admin-tokens"
+
+    @property
+    def _lock(self) -> Path:
+        return self.path / ".lock"
+
+    @property
     def _authority(self) -> Path:
         return self.path / "ca.pem"
 
@@ -98,15 +118,39 @@ class SecureDirectory:
         try:
             self._require_own_files()
             self.path.mkdir(parents=True, exist_ok=True)
-            password = self._own_password()
-            if password is None:
-                password = secrets.token_urlsafe(PASSWORD_BYTES)
-                write_new_private_file(self.admin_properties, properties_text(self._client_properties(password)))
-            text = HEAD + properties_text(self._broker_properties(settings))
-            write_private_file(self.server_properties, text.encode())
+            with self.locked():
+                return None if self.server_properties.exists() else self._make_settings(settings)
         except OSError as error:
             raise ConfigError(f"--secure: {error.filename or self.path}: {error.strerror or error}") from None
+
+    def _make_settings(self, settings: SecureSettings) -> str:
+        password = self._own_password() or secrets.token_urlsafe(PASSWORD_BYTES)
+        write_private_file(self.admin_properties, properties_text(self._client_properties(password)).encode())
+        text = HEAD + properties_text(self._broker_properties(settings))
+        write_private_file(self.server_properties, text.encode())
         return password
+
+    def check(self, config: BrokerConfig) -> None:
+        """Refuse a configuration that was read from ``server.properties`` and is not what the option promises."""
+        if reason := self._copied_from(config) or reason_not_safe(config):
+            raise ConfigError(f"--secure: {self.server_properties}: {reason}")
+
+    def _copied_from(self, config: BrokerConfig) -> str:
+        """Why these are the settings of another directory, empty if they are not: they name its files and none here."""
+        names = {"ssl.keystore.location": self._key_store, "ssl.truststore.location": self._authority}
+        named = {
+            key: Path(path)
+            for key, own in (names | {"admin.token.file": self._tokens}).items()
+            if (path := config.value(BROKER_KEYS[key])) and Path(path).name == own.name
+        }
+        places = {path.parent.resolve() for path in named.values()}
+        if not places or self.path.resolve() in places:
+            return ""
+        place = min(places)
+        return (
+            f"{', '.join(named)} lead to {place}, of which this directory is a copy: remove this file and broker.pem,"
+            " and it is made again for here, with --data-dir as you give it"
+        )
 
     def first_credential(self) -> DeclaredCredential | None:
         """The user admin of a new cluster; None where the file with the password was taken away."""
@@ -123,24 +167,31 @@ class SecureDirectory:
         nothing."""
         wanted = sorted({*LOCAL_NAMES, *own_name(), *(host for host in hosts if is_name(host))})
         try:
-            if not self._authority.exists():
-                self._make_authority(now)
-            reason = self._reason_to_issue(wanted, now)
-            if not reason:
+            if self._authority.exists() and not self._reason_to_issue(wanted, now):
                 return ""
-            if not self._authority_key.exists():
-                return f"{self._key_store} {reason}, and {self._authority_key} is not there to issue another one"
-            authority = CertificateAuthority.of(read_key_store(self._authority_key), now)
-            if authority.certificate != read_certificate(self._authority):
-                what = f"{self._authority} is not that of {self._authority_key}"
-                raise ConfigError(f"--secure: {what}: remove it, and clients need the new one")
-            store = authority.issue_server("trio-broker", wanted, now)
-            write_private_file(self._key_store, store.pem)
-            end = min(certificate_in(store.chain).not_valid_after_utc, authority.certificate.not_valid_after_utc)
+            with self.locked():
+                return self._issue(wanted, now)
         except OSError as error:
             raise ConfigError(f"--secure: {error.filename or self.path}: {error.strerror or error}") from None
         except ValueError as error:
             raise ConfigError(f"--secure: {self.path}: {error}") from None
+
+    def _issue(self, hosts: Collection[str], now: datetime) -> str:
+        """Do what ``renew`` says; another start may have done it just before."""
+        if not self._authority.exists():
+            self._make_authority(now)
+        reason = self._reason_to_issue(hosts, now)
+        if not reason:
+            return ""
+        if not self._authority_key.exists():
+            return f"{self._key_store} {reason}, and {self._authority_key} is not there to issue another one"
+        authority = CertificateAuthority.of(read_key_store(self._authority_key), now)
+        if authority.certificate != read_certificate(self._authority):
+            what = f"{self._authority} is not that of {self._authority_key}"
+            raise ConfigError(f"--secure: {what}: remove it, and clients need the new one")
+        store = authority.issue_server("trio-broker", hosts, now)
+        write_private_file(self._key_store, store.pem)
+        end = min(certificate_in(store.chain).not_valid_after_utc, authority.certificate.not_valid_after_utc)
         soon = ": ca.pem ends, and clients need another one" if is_near(end, now) else ""
         why = "" if reason == NOT_ISSUED else f", since the one before {reason}"
         return f"{self._key_store} is issued until {end:%Y-%m-%d}{why}{soon}"
@@ -159,11 +210,31 @@ class SecureDirectory:
         missing = set(hosts) - names_in(certificate)
         return f"does not name {', '.join(sorted(missing))}" if missing else ""
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory while files of it are made. The kernel lets go of it with the process."""
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(f"--secure: another start is making {self.path}") from None
+            yield
+        finally:
+            os.close(descriptor)
+
     def _require_own_files(self) -> None:
         """Refuse a directory that is another one: files of the same names would mix with those that are there."""
-        own = {path.name for path in (self._authority, self._authority_key, self.admin_properties)}
-        if self.path.exists() and (others := sorted({each.name for each in self.path.iterdir()} - own)):
-            raise ConfigError(f"--secure: {self.path} has no server.properties, but {others[0]}: name a new directory")
+        paths = (self.server_properties, self.admin_properties, self._authority, self._authority_key, self._tokens)
+        own = {self._lock.name, *(each.name for each in paths)}
+        # So begins a file that a killed start did not finish.
+        unfinished = tuple(f".{name}." for name in own)
+        found = [each.name for each in self.path.iterdir()] if self.path.exists() else []
+        others = [name for name in found if name not in own and not name.startswith(unfinished)]
+        if others:
+            raise ConfigError(
+                f"--secure: {self.path} has no server.properties, but {min(others)}: name a new directory"
+            )
 
     def _make_authority(self, now: datetime) -> None:
         """Make an authority. Where its key is there already a start was cut short, or ``ca.pem`` is lost: clients that
@@ -206,8 +277,22 @@ class SecureDirectory:
             "super.users": f"User:{ADMIN}",
             "admin.listener": settings.admin_listener,
             "admin.security.protocol": "SSL",
-            "admin.token.file": str(self.path / "admin-tokens"),
+            "admin.token.file": str(self._tokens),
         }
+
+
+def reason_not_safe(config: BrokerConfig) -> str:
+    """What is not as the option promises, and the setting that would have it so; empty if all is."""
+    if not config.authorizer.authorizer_class_name:
+        return f"every client may do everything without authorizer.class.name={STANDARD_AUTHORIZER}{INSTEAD}"
+    if config.authorizer.allow_everyone_if_no_acl_found:
+        return f"every client may do much with allow.everyone.if.no.acl.found=true{INSTEAD}"
+    for endpoint in listener_endpoints(config.socket_server):
+        if endpoint.security_protocol not in TLS_PROTOCOLS:
+            return f"the listener {endpoint} has no TLS, as SASL_SSL has{INSTEAD}"
+    if config.node.admin_listener and config.node.admin_security_protocol != "SSL":
+        return f"the admin page has no TLS without admin.security.protocol=SSL{INSTEAD}"
+    return ""
 
 
 def own_name() -> list[str]:

@@ -154,7 +154,7 @@ def start(
         if secure_directory is not None:
             secured = made_secure(secure_directory, config_file, overrides, options, form, may_make=not dry_run)
             config_file = secured.server_properties
-        config = configured(config_file, overrides, options, form, "PLAINTEXT" if secured is None else "SASL_SSL")
+        config = configured(config_file, overrides, options, form, secured)
         declaration = read_declarations(
             declaration_file,
             GivenTexts(declared_topics, origin_of(context, "declared_topics")),
@@ -300,10 +300,10 @@ def configured(
     overrides: tuple[str, ...],
     options: Mapping[str, GivenOption],
     form: LogFormat,
-    protocol: str = "PLAINTEXT",
+    secured: SecureDirectory | None = None,
 ) -> BrokerConfig:
-    """Return the configuration, with ``protocol`` on the listener that options stand for; end the command where
-    something is wrong with it."""
+    """Return the configuration; end the command where something is wrong with it, or it is not safe and ``secured``
+    has to be."""
     import os
 
     from trio_broker.config.broker_config import broker_config_of
@@ -314,8 +314,11 @@ def configured(
         file = None if config_file is None else read_settings_file(config_file)
         settings = gather_settings(file, parse_overrides(overrides), os.environ, option_variables())
         refuse_unknown_overrides(settings)
-        apply_options(settings, options, protocol)
-        return broker_config_of(settings)
+        apply_options(settings, options, "PLAINTEXT" if secured is None else "SASL_SSL")
+        config = broker_config_of(settings)
+        if secured is not None:
+            secured.check(config)
+        return config
     except ConfigError as error:
         form.fail(str(error))
 
