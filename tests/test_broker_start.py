@@ -110,6 +110,7 @@ async def test_all_else_is_answered_503_with_the_same_reason_until_clients_are_s
         assert answer.status_code == 503
         assert 'http-equiv="refresh"' in answer.text
         assert "0 of 3 logs" in answer.text
+        assert str(tmp_path) not in answer.text, "it is shown before it is known who asks"
         assert (await admin.get("/nothing", headers=HTML)).status_code == 404
         assert (await admin.get("/static/page.css")).status_code == 200
         assert (await admin.get("/api/v1/openapi.json")).status_code == 200

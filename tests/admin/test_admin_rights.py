@@ -108,6 +108,11 @@ def test_what_is_changed_takes_more_than_the_role_of_a_viewer() -> None:
         assert (method == "GET") == (requirement.role in (None, Role.VIEWER)), (method, path)
 
 
+def test_what_is_open_to_all_shows_nothing_of_the_broker() -> None:
+    open_to_all = {path for _, path, requirement in calls() if requirement.role is None}
+    assert open_to_all == {"/api", "/api/v1/openapi.json", "/healthz", "/livez", "/readyz", "/static/orders"}
+
+
 async def test_each_address_asks_for_its_role(fake: FakeBroker) -> None:
     async with asking(fake) as client:
         for method, path, requirement in calls():

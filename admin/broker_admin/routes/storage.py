@@ -12,7 +12,7 @@ from broker_admin.app_state import node_of, state_of
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation
-from broker_admin.requirements import of_cluster, open_to_all, requires
+from broker_admin.requirements import of_cluster, requires
 from broker_admin.routing import NodeRoute
 from broker_admin.tokens import Role
 from broker_admin.views.node.storage import StorageReport
@@ -27,7 +27,7 @@ async def get_storage(request: Request) -> Response:
     return await json_response_from_thread(await node_of(request).storage.report())
 
 
-@open_to_all
+@requires(Role.VIEWER, of_cluster(DESCRIBE_CLUSTER))
 @operation(RecoveryProgress)
 async def get_recovery(request: Request) -> Response:
     """How far the start is with the logs; later, how it went over them."""
