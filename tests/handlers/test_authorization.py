@@ -225,9 +225,20 @@ async def test_a_fetch_session_ends_with_the_right_and_goes_on_with_it(broker, a
     await allow(broker, entry())
     _, codes = await fetched(alice, wanted(None, session_id=session, session_epoch=2))
     assert codes == [0]
-    # Another client that knows the session's number has its own rights.
-    _, codes = await fetched(broker, wanted(None, session_id=session, session_epoch=3))
-    assert codes == [DENIED]
+
+
+async def test_a_fetch_session_is_not_there_for_another_principal(broker, alice):
+    """Who guesses its id would learn from it which topics somebody else reads, and might end it."""
+    await allow(broker, entry(operation=WRITE), entry(principal="User:*"))
+    await produced(alice, "orders")
+    session = (await fetched(alice, wanted("orders", session_epoch=0)))[0].session_id
+    for epoch in (1, 7):
+        response, _ = await fetched(broker, wanted(None, session_id=session, session_epoch=epoch))
+        assert (response.error_code, response.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+    for ends in (-1, 0):
+        await fetched(broker, wanted("orders", session_id=session, session_epoch=ends))
+    response, _ = await fetched(alice, wanted(None, session_id=session, session_epoch=1))
+    assert (response.error_code, response.session_id) == (ErrorCode.NONE, session)
 
 
 async def test_who_poses_as_a_replica_reads_nothing(broker, alice, monkeypatch):

@@ -14,6 +14,9 @@ from trio_broker.partition import fetch_sessions
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchTarget
 from trio_broker.partition.fetch_sessions import MAX_EPOCH, FetchSessionCache, SessionKey
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.security.kafka_principal import KafkaPrincipal
+
+ALICE = KafkaPrincipal("User", "alice")
 
 NOTHING = KafkaError("not here", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -40,14 +43,14 @@ def code_of(raised):
 
 
 def test_ids_are_positive_and_differ(cache):
-    first, second = cache.create(asked(0), by_id=False), cache.create(asked(0), by_id=False)
+    first, second = cache.create(asked(0), ALICE, by_id=False), cache.create(asked(0), ALICE, by_id=False)
     assert first.session_id > 0
     assert second.session_id > 0
     assert first.session_id != second.session_id
 
 
 def test_without_slots_there_are_no_sessions(clock):
-    assert FetchSessionCache(clock, Random(1), max_sessions=0).create(asked(0), by_id=False) is None
+    assert FetchSessionCache(clock, Random(1), max_sessions=0).create(asked(0), ALICE, by_id=False) is None
 
 
 def test_the_number_of_sessions_is_that_of_the_configuration(memory_path):
@@ -58,41 +61,41 @@ def test_the_number_of_sessions_is_that_of_the_configuration(memory_path):
 
 def test_a_full_cache_of_busy_sessions_gives_no_new_one(cache, clock):
     for _ in range(2):
-        assert cache.create(asked(0), by_id=False)
+        assert cache.create(asked(0), ALICE, by_id=False)
     clock.advance(60)
-    assert cache.create(asked(0), by_id=False) is None
+    assert cache.create(asked(0), ALICE, by_id=False) is None
 
 
 def test_the_session_unused_longest_makes_room_when_it_has_been_idle(cache, clock):
-    first, second = cache.create(asked(0), by_id=False), cache.create(asked(0), by_id=False)
+    first, second = cache.create(asked(0), ALICE, by_id=False), cache.create(asked(0), ALICE, by_id=False)
     clock.advance(100)
-    cache.resume(first.session_id, 1, by_id=False)
+    cache.resume(first.session_id, 1, ALICE, by_id=False)
     clock.advance(30)
-    assert cache.create(asked(0), by_id=False)
-    cache.resume(first.session_id, 2, by_id=False)
+    assert cache.create(asked(0), ALICE, by_id=False)
+    cache.resume(first.session_id, 2, ALICE, by_id=False)
     with pytest.raises(KafkaError) as raised:
-        cache.resume(second.session_id, 1, by_id=False)
+        cache.resume(second.session_id, 1, ALICE, by_id=False)
     assert code_of(raised) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_epochs_wrap_to_1(cache):
-    session = cache.create(asked(0), by_id=False)
+    session = cache.create(asked(0), ALICE, by_id=False)
     session.next_epoch = MAX_EPOCH
-    cache.resume(session.session_id, MAX_EPOCH, by_id=False)
-    cache.resume(session.session_id, 1, by_id=False)
+    cache.resume(session.session_id, MAX_EPOCH, ALICE, by_id=False)
+    cache.resume(session.session_id, 1, ALICE, by_id=False)
     with pytest.raises(KafkaError) as raised:
-        cache.resume(session.session_id, 1, by_id=False)
+        cache.resume(session.session_id, 1, ALICE, by_id=False)
     assert code_of(raised) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 def test_a_fetch_of_nothing_makes_no_session(cache):
-    assert cache.create({}, by_id=False) is None
+    assert cache.create({}, ALICE, by_id=False) is None
 
 
 def test_partitions_over_all_sessions_are_bounded(cache, monkeypatch):
     monkeypatch.setattr(fetch_sessions, "MAX_SESSION_PARTITIONS", 3)
-    assert cache.create(asked(0, 1, 2, 3), by_id=False) is None
-    session = cache.create(asked(0, 1), by_id=False)
+    assert cache.create(asked(0, 1, 2, 3), ALICE, by_id=False) is None
+    session = cache.create(asked(0, 1), ALICE, by_id=False)
     cache.extend(session, asked(1, 2))
     with pytest.raises(KafkaError) as raised:
         cache.extend(session, asked(3))
@@ -101,7 +104,7 @@ def test_partitions_over_all_sessions_are_bounded(cache, monkeypatch):
 
 
 def test_partitions_that_gave_records_go_to_the_end(cache):
-    session = cache.create(asked(0, 1, 2), by_id=False)
+    session = cache.create(asked(0, 1, 2), ALICE, by_id=False)
     results = [FetchedPartition(index, high_watermark=5, log_start_offset=0) for index in range(3)]
     results[0].size_bytes = 100
     reported = session.incremental_changes(list(session.partitions.items()), results)
@@ -110,7 +113,7 @@ def test_partitions_that_gave_records_go_to_the_end(cache):
 
 
 def test_a_partition_forgotten_while_it_was_read_stays_forgotten(cache):
-    session = cache.create(asked(0, 1), by_id=False)
+    session = cache.create(asked(0, 1), ALICE, by_id=False)
     reads = list(session.partitions.items())
     session.forget([reads[0][0]])
     results = [FetchedPartition(index, high_watermark=5, log_start_offset=0, size_bytes=9) for index in range(2)]

@@ -155,7 +155,7 @@ def fetch_in_full(
     # A client gives a session up by naming it with one of these epochs. Kept, it would hold a place in the cache until
     # it is evicted (KIP-227).
     if request.session_id != NO_SESSION:
-        replicas.fetch_sessions.close(request.session_id)
+        replicas.fetch_sessions.close(request.session_id, context.principal)
     asked = yield from asked_partitions(request, context, readable)
     targets = list(asked.values())
     results = yield from read_steps(targets, limits, context)
@@ -163,7 +163,7 @@ def fetch_in_full(
         return FetchResponse(session_id=NO_SESSION, responses=[])
     session_id = NO_SESSION
     if request.session_epoch == INITIAL_EPOCH:
-        session = replicas.fetch_sessions.create(asked, by_id=context.version > NAMES_UP_TO)
+        session = replicas.fetch_sessions.create(asked, context.principal, by_id=context.version > NAMES_UP_TO)
         if session is not None:
             # Called for its effect: it notes what this full answer says, so that the next one has only what changed
             # since.
@@ -187,7 +187,7 @@ def fetch_in_session(
     asked = yield from asked_partitions(request, context, readable)
     try:
         by_id = context.version > NAMES_UP_TO
-        session = sessions.resume(request.session_id, request.session_epoch, by_id=by_id)
+        session = sessions.resume(request.session_id, request.session_epoch, context.principal, by_id=by_id)
         sessions.extend(session, asked)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, responses=[])

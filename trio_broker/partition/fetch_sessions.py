@@ -8,6 +8,9 @@ requests, so that one which was lost, repeated or overtaken is noticed: the cons
 Sessions are a cache. There are ``max_sessions`` of them at most, and a new one takes the place of the one unused
 longest once that has been idle for a while; when there is none like that, the consumer is simply served in full.
 
+A session is that of one principal: for others it is not there. In Kafka whoever guesses its id learns from it which
+topics somebody else reads, and may end it.
+
 Source: KIP-227; Kafka's FetchManager and FetchSession; KIP-516 for topic ids.
 """
 
@@ -24,6 +27,7 @@ from kafka_wire.primitives import NO_OFFSET
 from trio_broker.partition.fetch_operation import NO_REPLICA, FetchedPartition, FetchTarget
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.randomness import Random
+from trio_broker.security.kafka_principal import KafkaPrincipal
 
 NO_SESSION = 0
 """Session id of a Fetch that stands alone."""
@@ -94,6 +98,7 @@ class FetchSession:
     """One consumer's session. ``next_epoch`` is that of the request to come."""
 
     session_id: int
+    principal: KafkaPrincipal
     by_id: bool
     used_at: float
     next_epoch: int = 1
@@ -145,11 +150,13 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def create(self, asked: Mapping[SessionKey, FetchTarget], *, by_id: bool) -> FetchSession | None:
+    def create(
+        self, asked: Mapping[SessionKey, FetchTarget], principal: KafkaPrincipal, *, by_id: bool
+    ) -> FetchSession | None:
         """A new session of these partitions, or None when there is no room for one."""
         if not asked or not self._make_room(len(asked)):
             return None
-        session = FetchSession(self._new_id(), by_id, self.clock.monotonic())
+        session = FetchSession(self._new_id(), principal, by_id, self.clock.monotonic())
         session.update(asked)
         self._sessions[session.session_id] = session
         return session
@@ -162,20 +169,21 @@ class FetchSessionCache:
         """
         new = len(asked.keys() - session.partitions.keys())
         if new and self._partitions_held() + new > MAX_SESSION_PARTITIONS:
-            self.close(session.session_id)
+            del self._sessions[session.session_id]
             text = f"fetch session {session.session_id} grew too large"
             raise KafkaError(text, code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.update(asked)
 
-    def resume(self, session_id: int, epoch: int, *, by_id: bool) -> FetchSession:
-        """The session that a request continues.
+    def resume(self, session_id: int, epoch: int, principal: KafkaPrincipal, *, by_id: bool) -> FetchSession:
+        """The session that a request of ``principal`` continues.
 
         Raises:
-            KafkaError: ``FETCH_SESSION_ID_NOT_FOUND``; ``INVALID_FETCH_SESSION_EPOCH`` when a request was lost or came
-                twice; ``FETCH_SESSION_TOPIC_ID_ERROR`` when the client changed between names and ids.
+            KafkaError: ``FETCH_SESSION_ID_NOT_FOUND``, also of another principal's; ``INVALID_FETCH_SESSION_EPOCH``
+                when a request was lost or came twice; ``FETCH_SESSION_TOPIC_ID_ERROR`` when the client changed between
+                names and ids.
         """
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.principal != principal:
             raise KafkaError(f"no fetch session {session_id}", code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if epoch != session.next_epoch:
             text = f"fetch session {session_id}: epoch {epoch}, expected {session.next_epoch}"
@@ -187,9 +195,11 @@ class FetchSessionCache:
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session
 
-    def close(self, session_id: int) -> None:
-        """End a session, if it is there."""
-        self._sessions.pop(session_id, None)
+    def close(self, session_id: int, principal: KafkaPrincipal) -> None:
+        """End a session of ``principal``, if it is there."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.principal == principal:
+            del self._sessions[session_id]
 
     def _make_room(self, partitions: int) -> bool:
         """Evict sessions that have long been idle until one more fits; tell whether it does."""
@@ -198,7 +208,7 @@ class FetchSessionCache:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or oldest.used_at > stale_before:
                 return False
-            self.close(oldest.session_id)
+            del self._sessions[oldest.session_id]
         return True
 
     def _is_full(self, partitions: int) -> bool:
