@@ -20,8 +20,10 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from kafka_wire.primitives import NO_UUID
 from tests.handlers.acls import ADMIN, SECURE, allow, entry, revoke
 from tests.partition.real_logs import batch
+from trio_broker.handlers import describe_topic_partitions
 from trio_broker.handlers.support.metadata_answers import MetadataAnswers
 from trio_broker.network.errors import CloseConnection
+from trio_broker.security.standard_authorizer import StandardAuthorizer
 
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 CLUSTER = ResourceType.CLUSTER
@@ -62,6 +64,24 @@ async def test_all_topics_are_those_that_the_client_may_see(broker, alice):
     assert await metadata(broker.as_user(ADMIN)) == [("orders", 0), ("secrets", 0)]
     pages = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=9)
     assert [topic.name for topic in (await alice.ask(pages, 0)).topics] == ["orders"]
+
+
+async def test_a_page_of_all_topics_asks_once_for_each_and_its_cursor_names_none_that_is_not_seen(
+    broker, alice, monkeypatch
+):
+    await broker.as_user(ADMIN).create_topic("zebras")
+    await allow(broker, entry(), entry("zebras"))
+    asked, authorizer = [], broker.services.authorizer
+
+    def may(principal, host, operation, resource_type, name):
+        asked.append(name)
+        return StandardAuthorizer.authorize(authorizer, principal, host, operation, resource_type, name)
+
+    monkeypatch.setattr(authorizer, "authorize", may)
+    monkeypatch.setattr(describe_topic_partitions, "topic_operations", lambda *_, **__: 0)
+    page = await alice.ask(DescribeTopicPartitionsRequest(topics=[], response_partition_limit=1), 0)
+    assert ([topic.name for topic in page.topics], page.next_cursor.topic_name) == (["orders"], "zebras")
+    assert asked == ["orders", "secrets", "zebras"]
 
 
 async def test_a_topic_that_may_not_be_seen_is_denied_whether_it_is_there_or_not(broker, alice):

@@ -107,6 +107,13 @@ def test_an_answer_does_not_outlive_the_entry_it_came_from():
     )
 
 
+def test_nothing_is_kept_of_a_principal_whose_entries_are_all_gone():
+    by = authorizer(entry(), entry("ord", pattern=PREFIXED), entry(principal="User:bob"))
+    for number in range(2):
+        by.remove(bytes([number]))
+    assert [owner for _, owner in by._by_principal] == ["User:bob"]
+
+
 def test_of_two_entries_that_say_the_same_one_stays_when_the_other_goes():
     by = authorizer(entry(), entry())
     by.remove(b"\0")

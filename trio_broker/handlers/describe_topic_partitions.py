@@ -8,7 +8,7 @@ Source: Kafka's DescribeTopicPartitionsRequestHandler; KIP-966.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import attrs
 
@@ -62,36 +62,38 @@ async def describe_topic_partitions(
     if start.partition < 0:
         raise KafkaError("a cursor's partition is never negative", code=ErrorCode.INVALID_REQUEST)
     # An empty list asks for every topic; Metadata expresses that by null (KIP-4).
-    asked = (topic.name for topic in request.topics) if request.topics else visible_topics(context)
-    names = await run_steps(sorted_distinct(asked))
+    asked = [topic.name for topic in request.topics]
+    names = await run_steps(sorted_distinct(asked or image.topics))
     # At least one partition a page: a page of none would send the client back to the same cursor for ever.
     limit = min(
         max(request.response_partition_limit, 1), context.services.config.request.max_request_partition_size_limit
     )
     endpoints = BrokerEndpoints(image, broker_nodes(image, context.connection))
-    return await page(context, endpoints, names, start, limit)
-
-
-def visible_topics(context: Context) -> Iterator[str]:
-    """The names of all topics that the client may see."""
-    names = context.services.metadata_cache.image.topics
-    if context.services.authorizer is None:
-        return iter(names)
-    return (name for name in names if context.may(DESCRIBE_TOPIC, name, is_audited=False))
+    return await page(context, endpoints, names, start, limit, leaves_out_denied=not asked)
 
 
 async def page(
-    context: Context, endpoints: BrokerEndpoints, names: Iterable[str], start: Position, limit: int
+    context: Context,
+    endpoints: BrokerEndpoints,
+    names: Iterable[str],
+    start: Position,
+    limit: int,
+    *,
+    leaves_out_denied: bool,
 ) -> DescribeTopicPartitionsResponse:
-    """As many partitions of ``names`` from ``start`` on as the limit allows; the names are sorted."""
+    """As many partitions of ``names`` from ``start`` on as the limit allows; the names are sorted. A topic that the
+    client may not see is answered with that, or left out."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     image, room = context.services.metadata_cache.image, limit
     async for name in InTurns(names):
         if name < start.topic:
             continue
+        is_allowed = context.may(DESCRIBE_TOPIC, name, is_audited=not leaves_out_denied)
+        if leaves_out_denied and not is_allowed:
+            continue
         if room == 0:
             return response(topics, Cursor(topic_name=name, partition_index=0))
-        if not context.may(DESCRIBE_TOPIC, name):
+        if not is_allowed:
             topics.append(missing_topic(name, DESCRIBE_TOPIC.error))
             continue
         topic = image.topics.get(name)

@@ -8,8 +8,8 @@ requests, so that one which was lost, repeated or overtaken is noticed: the cons
 Sessions are a cache. There are ``max_sessions`` of them at most, and a new one takes the place of the one unused
 longest once that has been idle for a while; when there is none like that, the consumer is simply served in full.
 
-A session is that of one principal: for others it is not there. In Kafka whoever guesses its id learns from it which
-topics somebody else reads, and may end it.
+A session is that of one principal: for others it is not there. In Kafka a client that guesses its id learns which
+topics somebody else reads, and may end the session.
 
 Source: KIP-227; Kafka's FetchManager and FetchSession; KIP-516 for topic ids.
 """

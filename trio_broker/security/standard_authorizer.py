@@ -53,6 +53,10 @@ class PrincipalAcls:
             # Or the lengths that there have ever been would be tried.
             self.prefix_lengths += Counter()
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.literal and not self.prefixed
+
     def _by_name(self, acl: StandardAcl) -> dict[str, list[StandardAcl]]:
         return self.prefixed if acl.pattern_type is PatternType.PREFIXED else self.literal
 
@@ -105,7 +109,11 @@ class StandardAuthorizer:
         self._answers.clear()
         self.generation += 1
         if (acl := self._by_id.pop(acl_id, None)) is not None:
-            self._by_principal[acl.resource_type, acl.principal].remove(acl)
+            owner = (acl.resource_type, acl.principal)
+            self._by_principal[owner].remove(acl)
+            # Or each principal that has ever had an entry would be kept.
+            if self._by_principal[owner].is_empty:
+                del self._by_principal[owner]
             self._by_type[acl.resource_type].remove(acl)
 
     # --- answers ---
