@@ -68,6 +68,36 @@ def usage_error(*arguments: str) -> str:
             "configs alter --topic t --add-config a=1",
             "No such option --add-config; here: --set KEY=VALUE, once for each key",
         ),
+        (
+            "configs --alter --entity-type users --entity-name bob",
+            "No such option --alter; here: trio-broker configs alter --topic TOPIC --set KEY=VALUE",
+        ),
+        (
+            "configs alter --entity-type users --entity-name bob --add-config consumer_byte_rate=9",
+            "No such option --entity-type; here: --topic TOPIC, --broker ID or --all-brokers; of users, clients and"
+            " addresses trio-broker quotas set QUOTA=VALUE",
+        ),
+        (
+            "acls --add --allow-principal User:bob --producer --topic t",
+            "No such option --add; here: trio-broker acls add --allow User:NAME --operation OPERATION --topic TOPIC",
+        ),
+        (
+            "acls add --allow-principal User:bob --operation read",
+            "No such option --allow-principal; here: --allow User:NAME to add, --principal User:NAME for others",
+        ),
+        (
+            "acls add --consumer --group g",
+            "No such option --consumer; here: trio-broker acls add --allow User:NAME --operation read --topic TOPIC"
+            " --group GROUP",
+        ),
+        (
+            "quotas set --entity-default a=1",
+            "No such option --entity-default; here: --default-user, --default-client-id or --default-ip",
+        ),
+        (
+            "users create --entity-name bob",
+            "No such option --entity-name; here: a user is named without an option: trio-broker users create USER",
+        ),
         ("group seek g --to start", "No such command 'seek'; here: trio-broker groups reset-offsets GROUP"),
         (
             "topic add-partitions t",

@@ -4,8 +4,8 @@ Kafka's scripts have actions and names as options (``--list``, ``--topic x``), a
 such a word has the equivalent in the same line. In a hint, ``{command}`` is the command that was called, ``describe``
 where only its group was; ``{list}`` is a command of the group that needs no argument.
 
-Source: the options of Kafka's TopicCommand, ConsumerGroupCommand, TransactionsCommand, ConfigCommand, ConsoleProducer
-and ConsoleConsumer; rpk's reference; ``kcat -h``.
+Source: the options of Kafka's TopicCommand, ConsumerGroupCommand, TransactionsCommand, ConfigCommand, AclCommand,
+ConsoleProducer and ConsoleConsumer; rpk's reference; ``kcat -h``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ FOR_ALL: Final[dict[str, str]] = {
     "--command-config": "it stands behind the whole command: trio-broker {list} --command-config PATH",
     "--verbose": "describe shows all there is, and --json all of it to machines",
 }
+
+OF_USERS: Final = "; of users, clients and addresses trio-broker quotas set QUOTA=VALUE"
 
 TOPICS: Final[dict[str, str]] = {
     "--list": "trio-broker topics list",
@@ -65,13 +67,58 @@ TRANSACTIONS: Final[dict[str, str]] = {
     "describe-producer": "trio-broker transactions describe-producers TOPIC:0",
 }
 
+ACLS: Final[dict[str, str]] = {
+    "--list": "trio-broker acls list",
+    "--add": "trio-broker acls add --allow User:NAME --operation OPERATION --topic TOPIC",
+    "--remove": "trio-broker acls remove --principal User:NAME",
+    "--allow-principal": "--allow User:NAME to add, --principal User:NAME for others",
+    "--deny-principal": "--deny User:NAME to add, --principal User:NAME for others",
+    "--allow-host": "--host ADDRESS",
+    "--deny-host": "--host ADDRESS",
+    "--resource-pattern-type": "--prefixed, or without it the name itself",
+    "--producer": "trio-broker acls add --allow User:NAME --operation write --topic TOPIC",
+    "--consumer": "trio-broker acls add --allow User:NAME --operation read --topic TOPIC --group GROUP",
+    "--idempotent": "who may write to a topic may do so, too",
+    "--user-principal": "--user NAME",
+    "--force": "--yes, where the command asks",
+    "create": "trio-broker acls add --allow User:NAME --operation OPERATION --topic TOPIC",
+    "delete": "trio-broker acls remove --principal User:NAME",
+}
+
+USERS: Final[dict[str, str]] = {
+    "--entity-type": "a user is named without an option: trio-broker users create USER",
+    "--entity-name": "a user is named without an option: trio-broker users create USER",
+    "--add-config": "trio-broker quotas set QUOTA=VALUE --user NAME, or trio-broker users password USER",
+    "--delete-config": "trio-broker quotas remove QUOTA --user NAME, or trio-broker users delete USER",
+    "--password": "--password-file PATH, or - for standard input: others see what a command line has",
+}
+
+QUOTAS: Final[dict[str, str]] = {
+    "--describe": "trio-broker quotas list",
+    "--alter": "trio-broker quotas set QUOTA=VALUE --user NAME",
+    "--entity-type": "--user NAME, --client-id ID or --ip ADDRESS",
+    "--entity-name": "--user NAME, --client-id ID or --ip ADDRESS",
+    "--entity-default": "--default-user, --default-client-id or --default-ip",
+    "--client": "--client-id ID",
+    "--add-config": "trio-broker quotas set QUOTA=VALUE",
+    "--delete-config": "trio-broker quotas remove QUOTA",
+}
+
 CONFIGS: Final[dict[str, str]] = {
     "--describe": "trio-broker configs describe --topic TOPIC",
     "--alter": "trio-broker configs alter --topic TOPIC --set KEY=VALUE",
-    "--entity-type": "--topic TOPIC, --broker ID or --all-brokers",
-    "--entity-name": "--topic TOPIC, --broker ID or --all-brokers",
-    "--entity-default": "--all-brokers",
+    "--entity-type": f"--topic TOPIC, --broker ID or --all-brokers{OF_USERS}",
+    "--entity-name": f"--topic TOPIC, --broker ID or --all-brokers{OF_USERS}",
+    "--entity-default": "--all-brokers; for users and clients trio-broker quotas set QUOTA=VALUE --default-user",
+    "--broker-defaults": "--all-brokers",
+    "--user": "trio-broker quotas set QUOTA=VALUE --user NAME, or trio-broker users password USER",
+    "--user-defaults": "trio-broker quotas set QUOTA=VALUE --default-user",
+    "--client": "trio-broker quotas set QUOTA=VALUE --client-id ID",
+    "--client-defaults": "trio-broker quotas set QUOTA=VALUE --default-client-id",
+    "--ip": "trio-broker quotas set QUOTA=VALUE --ip ADDRESS",
+    "--ip-defaults": "trio-broker quotas set QUOTA=VALUE --default-ip",
     "--add-config": "--set KEY=VALUE, once for each key",
+    "--add-config-file": "--set KEY=VALUE, once for each key",
     "--delete-config": "--delete KEY, once for each key",
     "--brokers": "--broker ID, or --all-brokers",
     "set": "trio-broker configs alter --all-brokers --set KEY=VALUE",
@@ -146,6 +193,9 @@ HINTS: Final[Mapping[str, Mapping[str, str]]] = {
     "groups": FOR_ALL | GROUPS,
     "transactions": FOR_ALL | TRANSACTIONS,
     "configs": FOR_ALL | CONFIGS,
+    "acls": FOR_ALL | ACLS,
+    "users": FOR_ALL | USERS,
+    "quotas": FOR_ALL | QUOTAS,
     "cluster": FOR_ALL | CLUSTER,
 }
 """Hints by the first word of the command, and the word that does not exist."""
