@@ -8,12 +8,15 @@ import attrs
 import pytest
 import trio
 
+from kafka_wire.acl import PatternType
 from kafka_wire.sasl.scram import ScramMechanism
 from tests.running_broker import connected, make_broker, running
 from tests.test_broker import CLEAN_MARKER, admin_status, start_expecting_failure
 from trio_broker.broker import Broker
 from trio_broker.changes.change import Change
-from trio_broker.cluster.declaration_preview import preview_declaration
+from trio_broker.cluster.acl_control import acl_of, acl_records
+from trio_broker.cluster.client_quota_control import quotas_of
+from trio_broker.cluster.declaration_preview import image_at_next_start, preview_declaration
 from trio_broker.cluster.scram_control import find_credential
 from trio_broker.declaration.credential_plan import is_kept
 from trio_broker.declaration.declaration import (
@@ -23,6 +26,7 @@ from trio_broker.declaration.declaration import (
     DeclaredTopic,
     DeclaredUser,
 )
+from trio_broker.declaration.declaration_file import read_declaration
 from trio_broker.declaration.plan import difference_lines
 from trio_broker.declaration.rights_text import group_right, parse_right
 from trio_broker.runtime.real import real_runtime
@@ -162,12 +166,6 @@ async def test_a_preview_refuses_directories_that_a_broker_has_open(tmp_path):
             await preview(tmp_path, declaration())
 
 
-async def test_a_preview_refuses_a_cluster_of_which_it_would_see_nothing(tmp_path):
-    config = make_broker(tmp_path, None, metadata_store="etcd://127.0.0.1:1/x").config
-    with pytest.raises(DeclarationError, match="--dry-run knows the directories of one broker, and no cluster"):
-        await preview_declaration(declaration(), config, real_runtime())
-
-
 def first_user(name: str, password: str) -> Declaration:
     credential = DeclaredCredential(
         name=name, mechanism=ScramMechanism.SHA_512, password=password, iterations=4096, origin="--add-scram"
@@ -246,6 +244,40 @@ async def test_what_a_declaration_says_anew_of_a_user_is_changed_and_what_it_lea
         "~ user bob: another password for SCRAM-SHA-512",
     ]
     assert await lines_of_a_start(tmp_path, user_declaration("other", 6.0), caplog) == []
+
+
+async def test_denials_and_default_quotas_are_there_and_a_second_start_changes_nothing(tmp_path, caplog):
+    caplog.set_level("INFO")
+    file = b"""
+[users."*"]
+may_not = ["all:secret-*"]
+[default_quotas]
+users.request_percentage = 50
+addresses.connection_creation_rate = 9
+"""
+    declared = read_declaration("cluster.toml", file)
+    first = [
+        "+ default quotas of users: request_percentage 50",
+        "+ default quotas of addresses: connection_creation_rate 9",
+        "+ user *: may not all:secret-*",
+    ]
+    config = make_broker(tmp_path, None, **AUTHORIZED).config
+    assert difference_lines(await preview_declaration(declared, config, real_runtime())) == first
+    assert await lines_of_a_start(tmp_path, declared, caplog) == first
+    assert await lines_of_a_start(tmp_path, declared, caplog) == []
+    done = ["= default quotas of users", "= default quotas of addresses", "= user *"]
+    assert difference_lines(await preview_declaration(declared, config, real_runtime())) == done
+    changed = read_declaration("cluster.toml", file.replace(b"50", b"60"))
+    assert await lines_of_a_start(tmp_path, changed, caplog) == [
+        "~ default quotas of users: request_percentage 50 → 60"
+    ]
+    image = image_at_next_start(real_runtime().disk, config)
+    assert quotas_of(image).of_entities == {
+        frozenset({("user", None)}): {"request_percentage": 60.0},
+        frozenset({("ip", None)}): {"connection_creation_rate": 9.0},
+    }
+    [acl] = map(acl_of, acl_records(image).values())
+    assert (acl.principal, acl.is_deny, acl.pattern_type, acl.host) == ("User:*", True, PatternType.PREFIXED, "*")
 
 
 async def test_rights_without_an_authorizer_end_the_start(tmp_path):

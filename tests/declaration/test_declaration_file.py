@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from trio_broker.cli.declarations import GivenTexts, read_declarations
 from trio_broker.config.keys import TOPIC_KEYS
-from trio_broker.declaration.declaration import DeclarationError, DeclaredTopic, united
+from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredTopic, require_once
 from trio_broker.declaration.declaration_file import read_declaration
+from trio_broker.declaration.rights_text import right_text
 from trio_broker.declaration.topic_text import parse_topic
 
 
@@ -61,13 +64,13 @@ def test_no_setting_of_topics_is_a_table_of_others():
         ("[topics.a]\npartitions 3\n", ":2:12: Expected '=' after a key in a key/value pair"),
         ("[topics.a", ": Expected ']' at the end of a table declaration at the end of the file"),
         ("[topic.a]\n", ": unknown table 'topic'; did you mean topics?"),
-        ("[groups.a]\n", ": unknown table 'groups'; known: topics, users"),
-        ("topics = 3\n", ": topics has to be a table of topics: [topics.NAME]"),
-        ("[topics]\na = 3\n", ": topic 'a': it has to be a table: [topics.a]"),
+        ("[groups.a]\n", ": unknown table 'groups'; known: topics, users, default_quotas"),
+        ("topics = 3\n", ": topics has to be a table of tables, by their names"),
+        ("[topics]\na = 3\n", ": topic 'a': it has to be a table"),
         ("[topics.a]\npartition = 3\n", ": topic 'a': unknown key 'partition'; did you mean partitions?"),
         (
             "[topics.orders.eu]\npartitions = 3\n",
-            ": topic 'orders': unknown key 'eu'; a name with a dot has quotes: [topics.\"orders.eu\"]",
+            ": topic 'orders': unknown key 'eu'; a name with a dot is one key: \"orders.eu\"",
         ),
         (
             "[topics.a]\npartitions = 0\n",
@@ -103,6 +106,106 @@ def test_all_mistakes_are_reported_together():
 def test_a_file_that_is_not_in_utf_8_is_refused():
     with pytest.raises(DeclarationError, match=r"topics.toml: it is not in UTF-8, at byte 0"):
         read_declaration("topics.toml", b"\xff")
+
+
+YAML = """\
+topics:
+  orders.eu:
+  payments:
+    partitions: 12
+    config:
+      retention.ms: 86_400_000
+      cleanup.policy: [compact, delete]
+      preallocate: true
+      leader.replication.throttled.replicas: 1:1
+users:
+  "*": {may: ["read:public-*"], may_not: ["all:secret-*"]}
+  bob:
+    quotas: {producer_byte_rate: 5}
+default_quotas:
+  users: {request_percentage: 50}
+  addresses: {connection_creation_rate: 9.0}
+"""
+TOML = """\
+topics."orders.eu" = {}
+[topics.payments]
+partitions = 12
+[topics.payments.config]
+retention.ms = 86_400_000
+cleanup.policy = ["compact", "delete"]
+preallocate = true
+leader.replication.throttled.replicas = "1:1"
+[users."*"]
+may = ["read:public-*"]
+may_not = ["all:secret-*"]
+[users.bob.quotas]
+producer_byte_rate = 5
+[default_quotas]
+users.request_percentage = 50
+addresses.connection_creation_rate = 9.0
+"""
+
+
+FORMS = {"yaml": YAML, "toml": TOML}
+
+
+def test_yaml_declares_what_toml_does():
+    in_yaml, in_toml = (read_declaration(f"cluster.{form}", text.encode()) for form, text in FORMS.items())
+    assert repr(in_yaml).replace("cluster.yaml", "cluster.toml") == repr(in_toml)
+    assert [len(each) for each in (in_yaml.topics, in_yaml.users, in_yaml.default_quotas)] == [2, 2, 2]
+    assert [right_text(right) for right in in_yaml.users[0].rights] == ["read:public-*", "not all:secret-*"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("topics:\n  a:\n  b:\n  a:\n", ":4:3: a stands here twice"),
+        ("topics:\n  a: {config: {x: 1, x: 2}}\n", ":2:22: x stands here twice"),
+        ("topics:\n  1: {}\n", ":2:3: the key 1 needs quotes"),
+        ("topics:\n\ta: {}\n", ":2:1: while scanning for the next token, found character '\\t' that cannot"),
+        ("topics: &t {a: *t}\n", ":1:9: found unconstructable recursive node"),
+        ("topics: !!python/object:os.system {}\n", ":1:9: could not determine a constructor for the tag"),
+        ("topics: {}\n---\ntopics: {}\n", ":2:1: expected a single document in the stream"),
+        ("- topics\n", ": it has to be a table of topics, users, default_quotas"),
+        (
+            "topics: {a: {partitions: }}\n",
+            ": topic 'a': partitions has to be a whole number from 1 to 2147483647, not {}",
+        ),
+        ("a: \x01\n", ":unacceptable character #x0001: special characters are not allowed"),
+    ],
+)
+def test_a_mistake_in_yaml_is_one_line_with_its_place(text, reason):
+    with pytest.raises(DeclarationError) as refusal:
+        read_declaration("cluster.yml", text.encode())
+    [line] = refusal.value.reasons
+    assert line.startswith(f"cluster.yml{reason}")
+
+
+def test_without_the_library_yaml_is_one_line_and_toml_is_read(monkeypatch):
+    monkeypatch.delitem(sys.modules, "trio_broker.declaration.yaml_document", raising=False)
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(
+        DeclarationError, match=r"^cluster.yaml: YAML needs the extra: pip install 'trio-broker\[yaml\]'$"
+    ):
+        read_declaration("cluster.yaml", YAML.encode())
+    assert read_declaration("cluster.toml", TOML.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("user = {}", "'user' is none of users, client_ids, addresses; did you mean users?"),
+        (
+            "addresses.request_percentage = 1",
+            "addresses: unknown quota 'request_percentage'; known: connection_creation_rate",
+        ),
+        ("users = 3", "users: quotas have to be a table of numbers"),
+        ("users.request_percentage = 0", "users: request_percentage has to be a number above 0"),
+    ],
+)
+def test_a_mistake_in_default_quotas_is_one_line(text, reason):
+    [line] = reasons(f"[default_quotas]\n{text}")
+    assert line.startswith(f": default_quotas: {reason}")
 
 
 def test_an_option_has_a_name_partitions_and_settings():
@@ -147,7 +250,7 @@ def test_a_malformed_option_is_one_line(text, reason):
 def test_a_topic_is_declared_once():
     topics = [DeclaredTopic(name="t", origin=origin) for origin in ("topics.toml", "--topic")]
     with pytest.raises(DeclarationError, match=r"^topics.toml, --topic: topic 't' is declared twice$"):
-        united(topics)
+        require_once(Declaration(tuple(topics)))
 
 
 def test_a_missing_file_is_one_line(tmp_path):

@@ -47,13 +47,15 @@ def test_a_password_may_come_from_a_variable_or_be_none_of_this_file():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("users = 1", "users has to be a table of users: [users.NAME]"),
+        ("users = 1", "users has to be a table of tables, by their names"),
         ("[users.a]\npassword = 'secret'", "unknown key 'password'; did you mean password_env?"),
         ("[users.a]\npassword_file = 'f'\npassword_env = 'P'", "it needs either password_file or password_env"),
         ("[users.a]\npassword_file = 1", "password_file has to be a text"),
         ("[users.a]\nmechanism = 'PLAIN'", "mechanism has to be one of SCRAM-SHA-256, SCRAM-SHA-512"),
         ("[users.a]\nmay = 'write:orders'", "may has to be a list of texts"),
         ("[users.a]\nmay = ['orders']", "may: 'orders': the form is OPERATION:TOPIC"),
+        ("[users.a]\nmay_not = ['orders']", "may_not: 'orders': the form is OPERATION:TOPIC"),
+        ("[users.'*']\nquotas = {producer_byte_rate = 1}", "it is everybody, with rights alone; quotas of all are"),
         ("[users.a.quotas]\nproducer_byte_rate = true", "producer_byte_rate has to be a number above 0"),
         ("[users.a.quotas]\nproduce_byte_rate = 1", "unknown quota 'produce_byte_rate'; did you mean producer_"),
     ],

@@ -10,7 +10,7 @@ from typing import TypeVar
 import attrs
 
 from trio_broker.cli.passwords import password_in_variable, read_password
-from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredCredential, united
+from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredCredential, require_once
 from trio_broker.declaration.topic_text import parse_topic
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def read_declarations(
     """
     in_file = Declaration()
     if file is not None:
-        # Imported here: most commands need no TOML.
+        # Imported here: most commands need neither TOML nor YAML.
         from trio_broker.declaration.declaration_file import read_declaration
         from trio_broker.declaration.user_table import Secrets
 
@@ -42,14 +42,14 @@ def read_declarations(
             in_file = read_declaration(str(file), file.read_bytes(), Secrets(read_password, password_in_variable))
         except OSError as error:
             raise DeclarationError([f"{file}: {error.strerror or error}"]) from None
-    declared = [*in_file.topics, *parsed(parse_topic, topics)]
+    declared = (*in_file.topics, *parsed(parse_topic, topics))
     credentials: list[DeclaredCredential] = []
     if first_credentials.texts:
         # Imported here: a start without the option needs nothing of the wire.
         from trio_broker.declaration.scram_text import parse_scram
 
         credentials = parsed(partial(parse_scram, read_password=read_password), first_credentials)
-    return united(declared, credentials, in_file.users)
+    return require_once(attrs.evolve(in_file, topics=declared, first_credentials=tuple(credentials)))
 
 
 def parsed(parse: Callable[[str, str], T], given: GivenTexts) -> list[T]:

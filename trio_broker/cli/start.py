@@ -25,7 +25,7 @@ from trio_broker.cli.output import let_everything_be_printed
 from trio_broker.common.environment import environment_name, is_of_service
 from trio_broker.common.escaping import escape_control
 from trio_broker.common.host_port import DEFAULT_PORT, host_port
-from trio_broker.declaration.declaration import Declaration, DeclarationError, united
+from trio_broker.declaration.declaration import Declaration, DeclarationError, require_once
 from trio_broker.declaration.plan import difference_lines
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ class StartCommand(click.Command):
     "--declare",
     "declaration_file",
     type=click.Path(path_type=Path),
-    help="A TOML file of topics that have to exist: missing ones are created, partitions added, settings set.",
+    help="A TOML or YAML file of topics and users that have to exist, and of quotas: what is missing is created, added,"
+    " and set.",
 )
 @start_option(
     "--topic",
@@ -276,7 +277,7 @@ def with_admin(declaration: Declaration, secured: SecureDirectory, form: LogForm
         form.fail(str(error))
     if credential is None:
         return declaration
-    return united(declaration.topics, (*declaration.first_credentials, credential), declaration.users)
+    return require_once(attrs.evolve(declaration, first_credentials=(*declaration.first_credentials, credential)))
 
 
 def renew_certificate(secured: SecureDirectory, config: BrokerConfig, form: LogFormat) -> None:
@@ -324,16 +325,17 @@ def configured(
 
 
 def preview(config: BrokerConfig, declaration: Declaration, form: LogFormat) -> None:
-    """Print what a start would change; end the command where the data directories cannot be read."""
+    """Print what a start would change; end the command where the metadata cannot be read."""
     import trio
 
+    from kafka_wire.errors import KafkaError, WireError
     from trio_broker.cluster.declaration_preview import preview_declaration
     from trio_broker.runtime.real import real_runtime
     from trio_broker.storage.errors import DataDirectoryError
 
     try:
         plans = trio.run(preview_declaration, declaration, config, real_runtime())
-    except (DataDirectoryError, OSError) as error:
+    except (DataDirectoryError, KafkaError, WireError, OSError) as error:
         form.fail(str(error))
     let_everything_be_printed()
     for line in difference_lines(plans):

@@ -88,9 +88,9 @@ def chosen_password(path: str | None) -> str:
 
 def entry_text(acl: StandardAcl) -> str:
     """An entry in the words of the options, as far as they have them."""
-    right = GrantedRight(acl.operation, acl.resource_type, acl.resource_name, acl.pattern_type)
+    right = GrantedRight(acl.operation, acl.resource_type, acl.resource_name, acl.pattern_type, acl.is_deny)
     where = "" if acl.host == WILDCARD else f" from {acl.host}"
-    return f"{'not ' if acl.is_deny else ''}{right_text(right)}{where}"
+    return f"{right_text(right)}{where}"
 
 
 # --- list ---

@@ -20,7 +20,12 @@ from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.declared_credentials import plan_credentials_on_image, set_passwords
 from trio_broker.cluster.declared_topics import additional_partitions, change_topics, plan_topics_on_image
-from trio_broker.cluster.declared_users import grant_rights, plan_users_on_image, set_quotas
+from trio_broker.cluster.declared_users import (
+    grant_rights,
+    plan_default_quotas_on_image,
+    plan_users_on_image,
+    set_quotas,
+)
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import require_room
 from trio_broker.concurrency.barrier import Backoff
@@ -28,7 +33,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.declaration.credential_plan import CredentialPlan
 from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredCredential
 from trio_broker.declaration.plan import Plan, TopicPlan, difference_lines
-from trio_broker.declaration.user_plan import UserPlan
+from trio_broker.declaration.user_plan import DefaultQuotaPlan, UserPlan
 from trio_broker.runtime.runtime import Runtime
 
 log = logging.getLogger(__name__)
@@ -45,12 +50,13 @@ class DeclarationPlan:
     """What is to be done about all that is declared."""
 
     topics: tuple[TopicPlan, ...]
+    default_quotas: tuple[DefaultQuotaPlan, ...]
     users: tuple[UserPlan, ...]
     credentials: tuple[CredentialPlan, ...]
 
     @property
     def all(self) -> tuple[Plan, ...]:
-        return (*self.topics, *self.users, *self.credentials)
+        return (*self.topics, *self.default_quotas, *self.users, *self.credentials)
 
     def credentials_of(self, declared: Collection[DeclaredCredential]) -> list[CredentialPlan]:
         """What is to be done about some of the passwords."""
@@ -73,6 +79,7 @@ class Declarator:
         """
         return DeclarationPlan(
             plan_topics_on_image(self.declaration, image, self.config),
+            plan_default_quotas_on_image(self.declaration, image),
             plan_users_on_image(self.declaration, image, self.config),
             await plan_credentials_on_image(self.declaration, image, self.runtime),
         )
@@ -132,7 +139,7 @@ class Declarator:
                 first = plan.credentials_of(self.declaration.first_credentials)
                 reasons += await set_passwords(first, controller, self.runtime)
             reasons += await change_topics(plan.topics, controller, validate_only=validate_only)
-            reasons += await set_quotas(plan.users, controller, validate_only=validate_only)
+            reasons += await set_quotas(plan.users, plan.default_quotas, controller, validate_only=validate_only)
             if not validate_only:
                 # In this order, so that who can log in has all rights.
                 reasons += await grant_rights(plan.users, controller)

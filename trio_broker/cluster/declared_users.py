@@ -1,8 +1,8 @@
-"""Carries out what is declared of users' rights and quotas; their passwords are in ``declared_credentials``."""
+"""Carries out what is declared of users' rights, and of quotas; passwords are in ``declared_credentials``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from kafka_wire.acl import WILDCARD
 from kafka_wire.errors import KafkaError
@@ -13,8 +13,8 @@ from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.declaration.declaration import Declaration, DeclarationError
 from trio_broker.declaration.rights_text import GrantedRight
-from trio_broker.declaration.user_plan import CurrentUser, UserPlan, plan_users
-from trio_broker.quota.client_quotas import USER
+from trio_broker.declaration.user_plan import CurrentUser, DefaultQuotaPlan, UserPlan, plan_default_quotas, plan_users
+from trio_broker.quota.client_quotas import DEFAULT, USER
 from trio_broker.security.new_acls import entry_of, principal_of
 
 
@@ -28,8 +28,8 @@ def plan_users_on_image(declaration: Declaration, image: MetadataImage, config: 
         raise DeclarationError(reasons)
     rights: dict[str, set[GrantedRight]] = {}
     for acl in map(acl_of, acl_records(image).values()):
-        if acl.host == WILDCARD and not acl.is_deny:
-            right = GrantedRight(acl.operation, acl.resource_type, acl.resource_name, acl.pattern_type)
+        if acl.host == WILDCARD:
+            right = GrantedRight(acl.operation, acl.resource_type, acl.resource_name, acl.pattern_type, acl.is_deny)
             rights.setdefault(acl.principal, set()).add(right)
     quotas = quotas_of(image).of_entities
 
@@ -50,6 +50,15 @@ def _reasons_against(declaration: Declaration, config: BrokerConfig) -> Iterator
                 yield f"{user}: {error}"
 
 
+def plan_default_quotas_on_image(declaration: Declaration, image: MetadataImage) -> tuple[DefaultQuotaPlan, ...]:
+    """Return what is to be done about the quotas of who has none."""
+    quotas = quotas_of(image).of_entities
+    return tuple(
+        plan_default_quotas(each, quotas.get(frozenset({(each.entity_type, DEFAULT)}), {}))
+        for each in declaration.default_quotas
+    )
+
+
 async def grant_rights(plans: Iterable[UserPlan], controller: ControllerClient) -> list[str]:
     """Create the entries that are missing; return what is refused, a line each."""
     wanted = [(plan, entry_of(right, plan.declared.name)) for plan in plans for right in plan.rights]
@@ -63,11 +72,25 @@ async def grant_rights(plans: Iterable[UserPlan], controller: ControllerClient) 
     ]
 
 
-async def set_quotas(plans: Sequence[UserPlan], controller: ControllerClient, *, validate_only: bool) -> list[str]:
+async def set_quotas(
+    users: Iterable[UserPlan],
+    defaults: Iterable[DefaultQuotaPlan],
+    controller: ControllerClient,
+    *,
+    validate_only: bool,
+) -> list[str]:
     """Set the quotas that differ, or only check them; return what is refused, a line each."""
-    changed = [plan for plan in plans if plan.quotas]
+    changed: list[tuple[object, QuotaAlteration]] = [
+        (each.declared, QuotaAlteration(((USER, each.declared.name),), tuple(each.quotas.items())))
+        for each in users
+        if each.quotas
+    ]
+    changed += [
+        (each.declared, QuotaAlteration(((each.declared.entity_type, DEFAULT),), tuple(each.quotas.items())))
+        for each in defaults
+        if each.quotas
+    ]
     if not changed:
         return []
-    alterations = [QuotaAlteration(((USER, each.declared.name),), tuple(each.quotas.items())) for each in changed]
-    outcomes = await controller.alter_client_quotas(alterations, validate_only=validate_only)
-    return [f"{plan.declared}: {error}" for plan, error in zip(changed, outcomes, strict=True) if error is not None]
+    outcomes = await controller.alter_client_quotas([each for _, each in changed], validate_only=validate_only)
+    return [f"{declared}: {error}" for (declared, _), error in zip(changed, outcomes, strict=True) if error is not None]

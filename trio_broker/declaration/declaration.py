@@ -1,10 +1,12 @@
-"""A declaration: topics and users that are to exist, with settings and passwords that are to be set.
+"""A declaration: topics and users that are to exist, with settings and passwords that are to be set, and the quotas of
+who has none.
 
 What is not declared stays as it is: other topics and users, and other settings of the same topics.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -67,6 +69,19 @@ class DeclaredUser:
         return f"{self.origin}: user {self.name!r}"
 
 
+@attrs.frozen(kw_only=True)
+class DeclaredDefaultQuotas:
+    """The quotas of each user, client id or address that has none of its own; ``kind`` is what a file calls them."""
+
+    kind: str
+    entity_type: str
+    quotas: Mapping[str, float]
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: default_quotas: {self.kind}"
+
+
 @attrs.frozen
 class Declaration:
     """All that is declared, each topic and user once. ``first_credentials`` are for a cluster that has nothing yet."""
@@ -74,9 +89,10 @@ class Declaration:
     topics: tuple[DeclaredTopic, ...] = ()
     first_credentials: tuple[DeclaredCredential, ...] = ()
     users: tuple[DeclaredUser, ...] = ()
+    default_quotas: tuple[DeclaredDefaultQuotas, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.topics or self.first_credentials or self.users)
+        return any(attrs.astuple(self, recurse=False))
 
     @property
     def credentials(self) -> tuple[DeclaredCredential, ...]:
@@ -86,25 +102,16 @@ class Declaration:
     @property
     def origin(self) -> str:
         """The file and the options, as far as they declare anything."""
-        declared: tuple[DeclaredTopic | DeclaredCredential | DeclaredUser, ...] = (
-            *self.topics,
-            *self.first_credentials,
-            *self.users,
-        )
+        declared = itertools.chain.from_iterable(attrs.astuple(self, recurse=False))
         return ", ".join(dict.fromkeys(each.origin for each in declared))
 
 
-def united(
-    topics: Iterable[DeclaredTopic],
-    first_credentials: Iterable[DeclaredCredential] = (),
-    users: Iterable[DeclaredUser] = (),
-) -> Declaration:
-    """Return the declaration of these topics and users.
+def require_once(declaration: Declaration) -> Declaration:
+    """Return ``declaration``, in which each topic and first user stands once.
 
     Raises:
         DeclarationError: one is declared twice.
     """
-    declaration = Declaration(tuple(topics), tuple(first_credentials), tuple(users))
     counts = Counter(
         [f"topic {each.name!r}" for each in declaration.topics]
         + [f"user {each.name!r} with {each.mechanism.value}" for each in declaration.first_credentials]

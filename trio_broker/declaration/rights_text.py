@@ -30,18 +30,19 @@ def word_of(member: AclNumber) -> str:
     return member.name.lower().replace("_", "-")
 
 
-OPERATIONS: Final = {word_of(each): each for each in SUPPORTED_OPERATIONS[ResourceType.TOPIC]}
+OPERATIONS: Final = {word_of(each): each for each in (*SUPPORTED_OPERATIONS[ResourceType.TOPIC], AclOperation.ALL)}
 """What may be done to a topic, by its word."""
 
 
 @attrs.frozen
 class GrantedRight:
-    """What somebody may do, from everywhere."""
+    """What somebody may do, from everywhere, or by a denial may not."""
 
     operation: AclOperation
     resource_type: ResourceType
     resource_name: str
     pattern_type: PatternType = PatternType.LITERAL
+    is_denial: bool = False
 
 
 def parse_right(text: str) -> GrantedRight:
@@ -76,7 +77,7 @@ def transactional_right(name: str) -> GrantedRight:
 
 
 def right_text(right: GrantedRight) -> str:
-    """A right in the words that ``parse_right`` reads, with the type of what is no topic."""
+    """A right in the words that ``parse_right`` reads, with the type of what is no topic, and ``not`` if denied."""
     star = WILDCARD if right.pattern_type is PatternType.PREFIXED else ""
     kind = "" if right.resource_type is ResourceType.TOPIC else f"{word_of(right.resource_type)}:"
-    return f"{word_of(right.operation)}:{kind}{right.resource_name}{star}"
+    return f"{'not ' if right.is_denial else ''}{word_of(right.operation)}:{kind}{right.resource_name}{star}"

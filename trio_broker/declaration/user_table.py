@@ -1,27 +1,29 @@
-"""Reads a declared user from a table of a TOML file. Its password stands elsewhere, and in no message."""
+"""Reads a declared user from a table of a file. Its password stands elsewhere, and in no message."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
 
 from kafka_wire.sasl.scram import MIN_ITERATIONS, ScramMechanism
-from trio_broker.common.did_you_mean import did_you_mean
 from trio_broker.declaration.declaration import DeclarationError, DeclaredCredential, DeclaredUser
+from trio_broker.declaration.quota_table import OF_CLIENTS, read_quotas, unknown
 from trio_broker.declaration.rights_text import GrantedRight, group_right, parse_right, transactional_right
-
-USER_KEYS: Final = ("password_file", "password_env", "mechanism", "may", "groups", "transactional_ids", "quotas")
-
-QUOTA_KEYS: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 
 RIGHTS: Final[Mapping[str, Callable[[str], GrantedRight]]] = {
     "may": parse_right,
     "groups": group_right,
     "transactional_ids": transactional_right,
+    "may_not": lambda text: attrs.evolve(parse_right(text), is_denial=True),
 }
 """What the texts of a list stand for, by its key."""
+
+USER_KEYS: Final = ("password_file", "password_env", "mechanism", *RIGHTS, "quotas")
+
+EVERYBODY: Final = "*"
+"""The name of a user that stands for every one in entries, and is none that logs in or has a quota."""
 
 
 def _refuse(name: str) -> str:
@@ -47,7 +49,7 @@ def declared_user(file: str, name: str, table: Any, *, secrets: Secrets) -> Decl
     """
     where = f"{file}: user {name!r}"
     if not isinstance(table, dict):
-        raise DeclarationError([f"{where}: it has to be a table: [users.{name}]"])
+        raise DeclarationError([f"{where}: it has to be a table"])
     reasons = list(unknown(table, USER_KEYS, where, "key"))
     credential = None
     try:
@@ -64,22 +66,17 @@ def declared_user(file: str, name: str, table: Any, *, secrets: Secrets) -> Decl
             rights += map(read, texts)
         except ValueError as error:
             reasons.append(f"{where}: {key}: {error}")
-    quotas = table.get("quotas", {})
-    if isinstance(quotas, dict):
-        reasons += unknown(quotas, QUOTA_KEYS, where, "quota")
-        for key, value in quotas.items():
-            # A bool is an int, too.
-            if type(value) not in (int, float) or not value > 0:
-                reasons.append(f"{where}: {key} has to be a number above 0")
-    else:
-        reasons.append(f"{where}: quotas has to be a table of numbers")
+    quotas, refused = read_quotas(table.get("quotas", {}), OF_CLIENTS, where)
+    reasons += refused
+    if name == EVERYBODY and (credential or quotas):
+        reasons.append(f"{where}: it is everybody, with rights alone; quotas of all are default_quotas.users")
     if reasons:
         raise DeclarationError(reasons)
     return DeclaredUser(
         name=name,
         credential=credential,
         rights=tuple(dict.fromkeys(rights)),
-        quotas={key: float(value) for key, value in quotas.items()},
+        quotas=quotas,
         origin=file,
     )
 
@@ -104,11 +101,3 @@ def _credential(file: str, name: str, table: Mapping[str, Any], secrets: Secrets
         iterations=MIN_ITERATIONS,
         origin=file,
     )
-
-
-def unknown(names: Iterable[str], known: Sequence[str], where: str, kind: str) -> Iterator[str]:
-    """Yield a line for each of ``names`` that is not known."""
-    for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
-            yield f"{where}: unknown {kind} {name!r}{hint}"

@@ -15,7 +15,7 @@ def principal_of(user: str) -> str:
 
 
 def entry_of(right: GrantedRight, user: str) -> StandardAcl:
-    """The entry by which a user has a right."""
+    """The entry by which a user has a right, or has it denied."""
     return StandardAcl(
         right.resource_type,
         right.resource_name,
@@ -23,7 +23,7 @@ def entry_of(right: GrantedRight, user: str) -> StandardAcl:
         principal_of(user),
         WILDCARD,
         right.operation,
-        AclPermissionType.ALLOW,
+        AclPermissionType.DENY if right.is_denial else AclPermissionType.ALLOW,
     )
 
 

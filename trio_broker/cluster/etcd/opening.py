@@ -13,7 +13,7 @@ import trio
 
 from trio_broker.cluster.etcd.client import EtcdAddresses, EtcdClient
 from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
-from trio_broker.cluster.etcd.layout import EtcdLayout, stored_cluster_id
+from trio_broker.cluster.etcd.layout import ClusterState, EtcdLayout, stored_cluster_id
 from trio_broker.cluster.etcd.transactions import until_answered
 from trio_broker.cluster.etcd.view import keep_view
 from trio_broker.cluster.shared_metadata import SharedMetadata
@@ -62,6 +62,22 @@ async def opened_store(
     async with running(client) as nursery:
         await store.transactions.require_version()
         yield store, nursery
+
+
+@asynccontextmanager
+async def opened_cluster(
+    config: MetadataStoreConfig, runtime: Runtime
+) -> AsyncIterator[tuple[EtcdMetadataStore, ClusterState]]:
+    """The store of the cluster that is there, whatever its id, for a look; the state says whether there is one.
+
+    Raises:
+        OSError: as ``opened_store``.
+    """
+    async with opened_store(config, runtime, "") as (unknown, _):
+        transactions = unknown.transactions
+        state = await transactions.state_of_any()
+        cluster_id = "" if state.cluster is None else stored_cluster_id(state.cluster)
+        yield EtcdMetadataStore(transactions.etcd, transactions.layout, cluster_id, runtime.clock), state
 
 
 @asynccontextmanager

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
 from trio_broker.cluster.etcd.layout import stored_cluster_id
-from trio_broker.cluster.etcd.opening import opened_store
+from trio_broker.cluster.etcd.opening import opened_cluster
 from trio_broker.cluster.etcd.snapshots import MAX_STORED_BYTES
 from trio_broker.cluster.metadata_copy import image_in
 from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage
@@ -22,13 +21,10 @@ async def etcd_status(config: MetadataStoreConfig, runtime: Runtime) -> ClusterS
         OSError: etcd refuses or does not answer, or has no cluster there.
         KafkaError, WireError: what is there cannot be read.
     """
-    async with opened_store(config, runtime, "") as (unknown, _):
-        transactions = unknown.transactions
-        state = await transactions.state_of_any()
-        cluster_id = "" if state.cluster is None else stored_cluster_id(state.cluster)
-        store = EtcdMetadataStore(transactions.etcd, transactions.layout, cluster_id, runtime.clock)
+    async with opened_cluster(config, runtime) as (store, state):
         # Which refuses a prefix without a cluster.
         store.transactions.require_own(state)
+        assert state.cluster is not None, "it is this one"
         image = await image_in(store)
     partitions = {
         TopicPartition(topic.name, index): each
@@ -36,7 +32,7 @@ async def etcd_status(config: MetadataStoreConfig, runtime: Runtime) -> ClusterS
         for index, each in topic.partitions.items()
     }
     return ClusterStatus(
-        cluster_id=cluster_id,
+        cluster_id=stored_cluster_id(state.cluster),
         store=config.metadata_store,
         controller_id=None if state.leader.leader_id == NO_LEADER else state.leader.leader_id,
         epoch=state.epoch,
