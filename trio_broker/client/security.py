@@ -22,6 +22,8 @@ from trio_broker.common.security_protocol import SASL_PROTOCOLS, TLS_PROTOCOLS, 
 from trio_broker.security.sasl.jaas import parse_jaas
 
 if TYPE_CHECKING:
+    import ssl
+
     from trio_broker.config.config_key import ConfigKey
     from trio_broker.config.ssl_config import SslConfig
 
@@ -75,12 +77,21 @@ class ClientSecurity:
             ssl.SSLError: the two sides do not come to terms.
             OSError, ValueError: the connection is gone, or a file or value is not what it should be.
         """
+        context = self.context()
+        return sock if context is None else context.wrap_socket(sock, server_hostname=host)
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return what a connection shakes hands by, None without TLS.
+
+        Raises:
+            OSError, ValueError: a file or value is not what it should be.
+        """
         if self.tls is None:
-            return sock
+            return None
         # Imported here: what reads certificates is a large module, and most clients have none.
         from trio_broker.security.ssl_factory import present_client_context
 
-        return present_client_context(self.tls).wrap_socket(sock, server_hostname=host)
+        return present_client_context(self.tls)
 
 
 def parse_security(properties: Mapping[str, str]) -> ClientSecurity:

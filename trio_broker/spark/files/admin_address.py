@@ -1,10 +1,11 @@
 """Finds the admin app of a broker by asking the broker itself.
 
-Its address is the config ``admin.listener``, which any Kafka client may read. The value is meant as seen from the
-broker: a wildcard stands for the address that the job reached the broker by, and a loopback address means that only
-programs on its machine can connect.
+Its address is the config ``admin.listener``, which a Kafka client with the right to describe the cluster's settings may
+read. The value is meant as seen from the broker: a wildcard stands for the address that the job reached the broker by,
+and a loopback address means that only programs on its machine can connect. ``admin.security.protocol`` says whether it
+is asked by HTTPS.
 
-Source: docs/config.md, ``admin.listener``; Kafka's DescribeConfigs API.
+Source: docs/config.md; Kafka's DescribeConfigs API.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from typing import Final
 from kafka_wire.config_resources import ConfigResourceType
 from trio_broker.client.configs import Resource, describe_broker
 from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.common.host_port import host_port
+from trio_broker.common.security_protocol import SecurityProtocol
 from trio_broker.spark.errors import OptionError
 
 ADMIN_LISTENER: Final = "admin.listener"
+ADMIN_SECURITY_PROTOCOL: Final = "admin.security.protocol"
 ADMIN_URL_OPTION: Final = "adminUrl"
 
 
@@ -30,15 +34,17 @@ def admin_url_of(client: KafkaClient, node_id: int) -> str:
         ClientError: it cannot be asked.
     """
     resource = Resource(ConfigResourceType.BROKER, str(node_id))
-    entries = describe_broker(client, resource, [ADMIN_LISTENER])[resource]
+    entries = describe_broker(client, resource, [ADMIN_LISTENER, ADMIN_SECURITY_PROTOCOL])[resource]
+    found = {entry.name: entry.value for entry in entries}
     address = client.node(node_id).address
-    if not entries or entries[0].value is None:
+    listener = found.get(ADMIN_LISTENER)
+    if listener is None:
         reason = f"broker {address} is no trio-broker: its files cannot be read beside it"
         raise OptionError(ADMIN_URL_OPTION, reason)
-    return url_of(entries[0].value, address.host)
+    return url_of(listener, address.host, is_https=found.get(ADMIN_SECURITY_PROTOCOL) == SecurityProtocol.SSL.name)
 
 
-def url_of(listener: str, broker_host: str) -> str:
+def url_of(listener: str, broker_host: str, *, is_https: bool = False) -> str:
     """Return the address of the admin app for the value of ``admin.listener`` of the broker at ``broker_host``.
 
     Raises:
@@ -50,8 +56,9 @@ def url_of(listener: str, broker_host: str) -> str:
         raise OptionError(ADMIN_URL_OPTION, f"is needed: the broker's {ADMIN_LISTENER} {reason}")
     host = host.strip("[]")
     if host == "" or _is_wildcard(host):
-        host = _numeric(broker_host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        # A certificate has the names by which clients reach the broker.
+        host = broker_host if is_https else _numeric(broker_host)
+    return f"{'https' if is_https else 'http'}://{host_port(host, int(port))}"
 
 
 def _is_wildcard(host: str) -> bool:

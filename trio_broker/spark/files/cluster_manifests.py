@@ -46,7 +46,8 @@ class ClusterManifests:
     """A ``ManifestSource``: the brokers of a cluster, whose data directories readers see at ``paths``.
 
     ``admin_urls`` are those of their admin apps in any order; without, each broker says where its own listens.
-    ``token`` is a viewer's, for apps with a login. Picklable; every call connects anew.
+    ``token`` is a viewer's, for apps with a login; by HTTPS the cluster's user will do. Picklable; every call connects
+    anew.
     """
 
     kafka: KafkaSettings
@@ -172,7 +173,9 @@ class _Search:
         problem: NoSuchTopic | SourceUnavailable | None = None
         for url in urls:
             seconds = min(DEFAULT_TIMEOUT_SECONDS, self.client.deadline.remaining_seconds)
-            source = BrokerManifests(url, node_id, cluster_id, max(seconds, 1.0), self.manifests.token)
+            source = BrokerManifests(
+                url, node_id, cluster_id, max(seconds, 1.0), self.manifests.token, self.manifests.kafka.security
+            )
             try:
                 return source.topic_manifest(self.topic, numbers)
             # Which of several addresses is the broker's shows when it answers.

@@ -11,8 +11,10 @@ Source: docs/formats/segment-manifest.md; docs/decisions/0027-a-segment-manifest
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.request
+from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping
 from http.client import HTTPException
 from typing import Any, Final, Protocol
@@ -21,7 +23,9 @@ from urllib.parse import quote, urlsplit
 import attrs
 
 from kafka_wire.limits import MAX_OFFSET
+from trio_broker.client.security import ClientSecurity
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.security.tls_failure import failure_of_server
 from trio_broker.spark.errors import SourceUnavailable, SparkJobError
 
 MANIFEST_VERSION: Final = 1
@@ -197,7 +201,8 @@ class BrokerManifests:
     """Manifests of broker ``broker_id``, of the partitions that it has, from the admin app at ``url``.
 
     A response of another cluster than ``cluster_id`` is refused, since another broker may have the address by now. None
-    accepts any cluster. ``token`` is a viewer's, for a server with a login.
+    accepts any cluster. ``token`` is a viewer's, for a server with a login; without one the user of ``security`` logs
+    in, by HTTPS alone, since a password would be read on the way. HTTPS trusts and shows what ``security`` does.
     """
 
     url: str
@@ -205,6 +210,7 @@ class BrokerManifests:
     cluster_id: str | None = None
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     token: str | None = attrs.field(default=None, repr=False)
+    security: ClientSecurity = attrs.field(factory=ClientSecurity, repr=False)
 
     def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
         """Return these partitions of a topic, or all that the broker has; errors as ``ManifestSource``."""
@@ -223,22 +229,35 @@ class BrokerManifests:
         return f"option 'adminUrl': GET {url}"
 
     def _get(self, url: str) -> bytes:
-        if urlsplit(self.url).scheme not in ("http", "https"):
+        scheme = urlsplit(self.url).scheme
+        if scheme not in ("http", "https"):
             raise SourceUnavailable(f"option 'adminUrl': {self.url!r} is not an address that begins with http://")
         try:
-            headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
-            request = urllib.request.Request(url, headers=headers)
-            with _opener().open(request, timeout=self.timeout_seconds) as answer:
+            request = urllib.request.Request(url, headers=self._credentials(scheme))
+            context = self.security.context() if scheme == "https" else None
+            with _opener(context).open(request, timeout=self.timeout_seconds) as answer:
                 body: bytes = answer.read(MAX_MANIFEST_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(url, error.code, error.read(MAX_ERROR_BYTES)) from None
         except (OSError, HTTPException, ValueError) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            if isinstance(reason, ssl.SSLError):
+                reason = f"no TLS: {failure_of_server(reason)}"
             raise SourceUnavailable(f"{self._subject(url)}: {reason or type(error).__name__}") from error
         if len(body) > MAX_MANIFEST_BYTES:
             raise BadManifest(f"{self._subject(url)}: the answer is longer than {MAX_MANIFEST_BYTES} bytes")
         return body
+
+    def _credentials(self, scheme: str) -> dict[str, str]:
+        """The header by which the job logs in, if it can."""
+        if self.token is not None:
+            return {"Authorization": f"Bearer {self.token}"}
+        sasl = self.security.sasl
+        # The admin page knows no delegation tokens.
+        if scheme != "https" or sasl is None or sasl.is_token:
+            return {}
+        return {"Authorization": f"Basic {b64encode(f'{sasl.user}:{sasl.secret}'.encode()).decode()}"}
 
     def _refusal(self, url: str, status: int, body: bytes) -> SparkJobError:
         try:
@@ -249,12 +268,12 @@ class BrokerManifests:
         return kind(f"{self._subject(url)}: HTTP status {status}: {reason}")
 
 
-def _opener() -> urllib.request.OpenerDirector:
-    """Plain HTTP without the environment's proxies and without redirects: the address means this one server."""
+def _opener(context: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
+    """HTTP without the environment's proxies and without redirects: the address means this one server."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPSHandler(context=context),
         urllib.request.HTTPErrorProcessor(),
         urllib.request.HTTPDefaultErrorHandler(),
     ):

@@ -268,7 +268,8 @@ ADMIN_URL: Final[Option[tuple[str, ...]]] = Option(
     "adminUrl",
     NAMES,
     (),
-    "The addresses of the brokers' admin pages, which list the files: `http://127.0.0.1:9644`.",
+    "The addresses of the brokers' admin pages, which list the files: `http://127.0.0.1:9644`. By `https://` they are"
+    " trusted as brokers are (`kafka.ssl.`), and the job logs in as there if there is no `adminToken`.",
     form="URL,URL…",
     default_text="as each broker says itself",
     difference=NOT_IN_SPARK,
