@@ -222,9 +222,14 @@ async def visible(request: Request, right: Right, items: Iterable[T], name_of: C
     """Those of ``items`` to whose resource the caller has ``right``; the others it does not learn of."""
     if not is_judged(request):
         return items if isinstance(items, Sequence) else list(items)
+    return await kept(items, lambda item: may(request, right, name_of(item)))
+
+
+async def kept(items: Iterable[T], keeps: Callable[[T], bool]) -> Sequence[T]:
+    """Those of ``items`` that ``keeps`` says yes to, found in turns."""
     found = []
     for number, item in enumerate(items, 1):
-        if may(request, right, name_of(item)):
+        if keeps(item):
             found.append(item)
         if number % ITEMS_AT_ONCE == 0:
             await trio.lowlevel.checkpoint()

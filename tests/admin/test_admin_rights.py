@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -24,8 +25,10 @@ from broker_admin.tokens import AdminTokens, Role
 from kafka_wire.acl import AclOperation, AclPermissionType, PatternType, ResourceType
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin, open_live_admin
+from trio_broker.cluster.delegation_token_control import NewToken, token_hmac
 from trio_broker.config.authorizer_config import STANDARD_AUTHORIZER
 from trio_broker.handlers.support.rights import Right
+from trio_broker.security.kafka_principal import KafkaPrincipal
 from trio_broker.security.standard_acl import StandardAcl
 from trio_broker.security.standard_authorizer import StandardAuthorizer
 
@@ -38,9 +41,12 @@ SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
-    "listener.name.clients.plain.sasl.jaas.config": 'x required user_alice="alice-secret" user_root="root-secret";',
+    "listener.name.clients.plain.sasl.jaas.config": (
+        'x required user_alice="alice-secret" user_bob="bob-secret" user_root="root-secret";'
+    ),
     "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": "User:root",
+    "delegation.token.secret.key": "of the cluster",
 }
 ROOT_USER = httpx.BasicAuth("root", "root-secret")
 ALICE = httpx.BasicAuth("alice", "alice-secret")
@@ -234,6 +240,44 @@ async def test_a_user_sees_and_changes_what_entries_allow(tmp_path: Path) -> Non
         assert outcome.json()["topics"][0]["error"] == "not authorized: DELETE on TOPIC"
         allow(live, AclOperation.DESCRIBE, name="kafka-cluster", type_=ResourceType.CLUSTER)
         assert await status("GET", "/api/v1/overview") == 200
+
+
+async def test_a_delegation_token_is_seen_and_ended_by_whom_it_concerns_and_never_shown_whole(tmp_path: Path) -> None:
+    bob = httpx.BasicAuth("bob", "bob-secret")
+    async with users_of(tmp_path, TOKENS) as live:
+        controller, http = live.broker.services.controller, live.http
+        carol, alice, dave = (KafkaPrincipal("User", name) for name in ("carol", "alice", "dave"))
+        # Made by Dave for Carol, and prolonged by Alice.
+        record = await controller.create_delegation_token(NewToken(carol, dave, [alice], 0))
+        secret = token_hmac("of the cluster", record.token_id)
+
+        async def seen(auth: httpx.BasicAuth | None, **headers: Any) -> list[dict[str, Any]]:
+            answers = [await http.get(path, auth=auth, headers=headers) for path in ("/api/v1/tokens", "/access")]
+            for shown in (secret.hex(), base64.b64encode(secret).decode()):
+                assert all(shown not in answer.text for answer in answers)
+            found: list[dict[str, Any]] = answers[0].json()["items"]
+            return found
+
+        async def end(auth: httpx.BasicAuth, **given: Any) -> int:
+            params = {"id": record.token_id, **given}
+            return (await http.delete("/api/v1/tokens", params=params, auth=auth)).status_code
+
+        [token] = await seen(ALICE)
+        assert (token["owner"], token["requester"], token["renewers"]) == ("User:carol", "User:dave", ["User:alice"])
+        assert token["expires_at_ms"] == record.expiration_timestamp
+        assert [len(await seen(each)) for each in (bob, ROOT_USER)] == [0, 1]
+        assert await seen(None, **bearer(Role.VIEWER)) == [token]
+        viewer = await http.delete("/api/v1/tokens", params={"id": record.token_id}, headers=bearer(Role.VIEWER))
+        assert (await end(bob), viewer.status_code) == (404, 403)
+        allow(live, AclOperation.DESCRIBE_TOKENS, "User:carol", principal="User:bob", type_=ResourceType.USER)
+        assert (await seen(bob), await end(bob)) == ([token], 403)
+        allow(live, AclOperation.DESCRIBE, "kafka-cluster", principal="User:bob", type_=ResourceType.CLUSTER)
+        assert record.token_id in (await http.get("/access", auth=bob)).text
+        assert (await end(ALICE, dry_run="true"), len(await seen(ALICE))) == (200, 1)
+        assert (await end(ALICE), await seen(ALICE), await end(ALICE)) == (200, [], 404)
+        record = await controller.create_delegation_token(NewToken(carol, carol, [], 0))
+        allow(live, AclOperation.ALTER, "kafka-cluster", principal="User:bob", type_=ResourceType.CLUSTER)
+        assert (await end(ALICE), await end(bob)) == (404, 200)
 
 
 async def test_a_super_user_may_do_everything_and_who_has_not_logged_in_is_anonymous(tmp_path: Path) -> None:

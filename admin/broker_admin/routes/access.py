@@ -1,11 +1,12 @@
-"""``/api/v1/acls``, ``/api/v1/quotas`` and ``/api/v1/users``: who may do what, and how much of it. All JSON.
+"""``/api/v1/acls``, ``/api/v1/quotas``, ``/api/v1/users`` and ``/api/v1/tokens``: who may do what, how much of it, and
+by which delegation tokens others act for a user. All JSON; no answer has what anybody logs in by.
 
 Changes are made by the controller, which answers them, whichever broker is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import attrs
@@ -17,18 +18,21 @@ from starlette.responses import Response
 from broker_admin.access_list import (
     AclsQuery,
     QuotasQuery,
+    TokensQuery,
     UsersQuery,
     select_acls,
     select_quotas,
+    select_tokens,
     select_users,
 )
 from broker_admin.app_state import cluster_of
+from broker_admin.callers import caller_in
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
-from broker_admin.requirements import of_cluster, requires
+from broker_admin.requirements import in_handler, is_judged, kept, left_out, may, of_cluster, require, requires
 from broker_admin.routing import ControllerRoute, Route
 from broker_admin.schemas import bounded
 from broker_admin.tokens import Role
@@ -42,6 +46,7 @@ from broker_admin.views.cluster.access import (
     QuotaEntity,
     QuotaEntry,
     ScramUser,
+    TokenEntry,
 )
 from kafka_wire.acl import WILDCARD
 from trio_broker.handlers.support.rights import (
@@ -49,10 +54,12 @@ from trio_broker.handlers.support.rights import (
     ALTER_CLUSTER_CONFIGS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_DELEGATION_TOKEN,
+    DESCRIBE_TOKENS,
 )
 
 PROBLEMS: Mapping[int, str] = {
-    409: "there is no authorizer, so entries have no effect",
+    409: "there is no authorizer, so entries have no effect; or there are no delegation tokens",
     422: "a value is refused; nothing was changed",
     503: "the metadata cannot be changed now",
 }
@@ -128,6 +135,22 @@ class ChangedQuotas:
     dry_run: bool
     entity: QuotaEntity
     quotas: Mapping[str, float | None]
+
+
+@attrs.frozen(kw_only=True)
+class TokenEndQuery:
+    """The token that is ended."""
+
+    id: str = bounded(minLength=1, maxLength=MAX_NAME_LENGTH)
+    dry_run: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class EndedToken:
+    """The delegation token that was ended, or with ``dry_run`` would be."""
+
+    dry_run: bool
+    token: TokenEntry
 
 
 @contextmanager
@@ -218,8 +241,58 @@ async def get_users(request: Request) -> Response:
     return await json_response_from_thread(await trio.to_thread.run_sync(select_users, users, query))
 
 
+async def visible_tokens(request: Request) -> Sequence[TokenEntry]:
+    """The delegation tokens that the caller may see, which are those that concern it, and those it has a right to."""
+    tokens = await cluster_of(request).access.tokens()
+    if not is_judged(request):
+        return tokens
+    caller = principal_of(request)
+    return await kept(
+        tokens,
+        lambda token: (
+            caller in (token.owner, token.requester, *token.renewers)
+            or may(request, DESCRIBE_DELEGATION_TOKEN, token.token_id)
+            or may(request, DESCRIBE_TOKENS, token.owner)
+        ),
+    )
+
+
+def principal_of(request: Request) -> str:
+    """As whom a user of the broker is known; empty of who has none."""
+    caller = caller_in(request.scope)
+    return "" if caller is None else caller.principal
+
+
+class TokensEndpoint(HTTPEndpoint):
+    """The delegation tokens."""
+
+    @requires(Role.VIEWER, left_out(DESCRIBE_DELEGATION_TOKEN, DESCRIBE_TOKENS))
+    @operation(Page[TokenEntry], query=TokensQuery)
+    async def get(self, request: Request) -> Response:
+        """The delegation tokens, without what anybody logs in by. A user sees its own and those it may prolong, too."""
+        query, tokens = query_of(request, TokensQuery), await visible_tokens(request)
+        return await json_response_from_thread(await trio.to_thread.run_sync(select_tokens, tokens, query))
+
+    @requires(Role.ADMIN, in_handler(ALTER_CLUSTER, note="but for its owner and those who may prolong it"))
+    @operation(EndedToken, query=TokenEndQuery, is_change=True, problems={**PROBLEMS, 404: "there is no such token"})
+    async def delete(self, request: Request) -> Response:
+        """End a delegation token. Who is logged in by it stays so until it would have ended."""
+        check_caller(request)
+        query = query_of(request, TokenEndQuery)
+        found = [each for each in await visible_tokens(request) if each.token_id == query.id]
+        if not found:
+            raise Problem(404, "there is no such token; /api/v1/tokens lists those there are")
+        [token] = found
+        if is_judged(request) and principal_of(request) not in (token.owner, *token.renewers):
+            require(request, ALTER_CLUSTER)
+        with answered_refusals():
+            await cluster_of(request).access.end_token(token, changed_by=caller_name(request), dry_run=query.dry_run)
+        return json_response(EndedToken(dry_run=query.dry_run, token=token))
+
+
 ROUTES = [
     ControllerRoute("/api/v1/acls", AclsEndpoint),
     ControllerRoute("/api/v1/quotas", QuotasEndpoint),
     Route("/api/v1/users", get_users),
+    ControllerRoute("/api/v1/tokens", TokensEndpoint),
 ]

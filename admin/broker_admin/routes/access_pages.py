@@ -1,4 +1,4 @@
-"""``/access``: the access control entries, quotas and users, with what adds and removes them."""
+"""``/access``: the access control entries, quotas, users and delegation tokens, with what adds and removes them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,34 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker_admin.access_list import AclsQuery, QuotasQuery, UsersQuery, select_acls, select_quotas, select_users
+from broker_admin.access_list import (
+    AclsQuery,
+    QuotasQuery,
+    TokensQuery,
+    UsersQuery,
+    select_acls,
+    select_quotas,
+    select_tokens,
+    select_users,
+)
 from broker_admin.app_state import cluster_of
 from broker_admin.operations import query_of
 from broker_admin.pages import frame, page_response, render_template
-from broker_admin.requirements import in_handler, may, of_cluster, requires
+from broker_admin.requirements import in_handler, left_out, may, of_cluster, requires
+from broker_admin.routes.access import visible_tokens
 from broker_admin.routing import Route
 from broker_admin.tables import Column, ListTable
 from broker_admin.tokens import Role
 from broker_admin.views.cluster.access import OPERATIONS, RESOURCE_TYPES, AclEntry, QuotaEntity
-from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_CONFIGS
+from trio_broker.handlers.support.rights import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_DELEGATION_TOKEN,
+    DESCRIBE_TOKENS,
+)
 
 SHOWN_ROWS = 200
-"""Of quotas and of users on the page; the API has all."""
+"""Of quotas, of users and of tokens on the page; the API has all."""
 
 ACL_TABLE = [
     Column("Who", "principal"),
@@ -47,6 +62,7 @@ QUOTAS = (
     Role.VIEWER,
     of_cluster(DESCRIBE_CLUSTER),
     in_handler(DESCRIBE_CLUSTER_CONFIGS, note="quotas are left out"),
+    left_out(DESCRIBE_DELEGATION_TOKEN, DESCRIBE_TOKENS),
 )
 async def get_access_page(request: Request) -> Response:
     """Who may do what, and how much of it."""
@@ -60,6 +76,7 @@ async def get_access_page(request: Request) -> Response:
         "has_authorizer": access.has_authorizer,
         "quotas": select_quotas(quotas, QuotasQuery(limit=SHOWN_ROWS)),
         "users": select_users(await access.users(), UsersQuery(limit=SHOWN_ROWS)),
+        "tokens": select_tokens(await visible_tokens(request), TokensQuery(limit=SHOWN_ROWS)),
         "quota_names": QUOTAS,
         "removal": removal_address,
         "operations": OPERATIONS,

@@ -1,4 +1,4 @@
-"""Entries, quotas and users for the admin app: as the image has them, and changed by the controller."""
+"""Entries, quotas, users and tokens for the admin app: as the image has them, and changed by the controller."""
 
 from __future__ import annotations
 
@@ -13,23 +13,30 @@ from broker_admin.views.cluster.access import (
     QuotaEntity,
     QuotaEntry,
     ScramUser,
+    TokenEntry,
 )
 from kafka_wire.acl import AclOperation, AclPermissionType, PatternType, ResourceType
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.sasl.scram import MECHANISMS_BY_NUMBER
+from kafka_wire.stored.metadata import DelegationTokenRecord
 from trio_broker.broker_view.cluster.replication import LiveReplicationView
 from trio_broker.broker_view.cluster.topic_changes import called_by, only_outcome
 from trio_broker.cluster.acl_control import acl_of, acl_records, require_valid
 from trio_broker.cluster.client_quota_control import QuotaAlteration, quotas_of
+from trio_broker.cluster.delegation_token_control import DISABLED, token_hmac, token_records
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.scram_control import credential_records
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.quota.client_quotas import CLIENT_ID, IP, USER, Entity
+from trio_broker.security.kafka_principal import KafkaPrincipal
 from trio_broker.security.standard_acl import AclFilter, StandardAcl
 
 T = TypeVar("T")
+
+AT_ONCE: Final = -1
+"""In place of a time after which a token ends."""
 
 NO_AUTHORIZER: Final = "there is no authorizer (authorizer.class.name), so entries have no effect"
 
@@ -109,6 +116,25 @@ class LiveAccessView:
             found[name][MECHANISMS_BY_NUMBER[number].value] = record.iterations
         return [ScramUser(name=name, mechanisms=mechanisms) for name, mechanisms in found.items()]
 
+    # ---- delegation tokens
+
+    async def tokens(self) -> Sequence[TokenEntry]:
+        return [shown_token(each) async for each in InTurns(token_records(self.services.metadata_cache.image).values())]
+
+    async def end_token(self, token: TokenEntry, *, changed_by: str, dry_run: bool) -> None:
+        secret_key = self.services.config.sasl.delegation_token_secret_key
+        if not secret_key:
+            raise refused(DISABLED)
+        if dry_run:
+            return
+        # Whether the caller may end it was asked before, and not only of the owner.
+        owner, secret = KafkaPrincipal.parse(token.owner), token_hmac(secret_key, token.token_id)
+        try:
+            with called_by(changed_by):
+                await self.services.controller.expire_delegation_token(owner, secret, AT_ONCE)
+        except KafkaError as error:
+            raise refused(error) from error
+
 
 def refused(error: KafkaError) -> AccessRefused:
     return AccessRefused(ErrorCode(error.code).name, str(error))
@@ -135,6 +161,18 @@ def stored(acl: AclEntry) -> StandardAcl:
         host=acl.host,
         operation=AclOperation[acl.operation],
         permission_type=AclPermissionType[acl.permission],
+    )
+
+
+def shown_token(token: DelegationTokenRecord) -> TokenEntry:
+    return TokenEntry(
+        token_id=token.token_id,
+        owner=token.owner,
+        requester=token.requester,
+        renewers=list(token.renewers),
+        issued_at_ms=token.issue_timestamp,
+        expires_at_ms=token.expiration_timestamp,
+        max_at_ms=token.max_timestamp,
     )
 
 

@@ -1,4 +1,5 @@
-"""Who may do what and who may have how much: access control entries, quotas, and the users that log in by SCRAM."""
+"""Who may do what and who may have how much: access control entries, quotas, the users that log in by SCRAM, and the
+delegation tokens by which others act for a user."""
 
 from __future__ import annotations
 
@@ -70,6 +71,19 @@ class ScramUser:
     mechanisms: Mapping[str, int]
 
 
+@attrs.frozen(kw_only=True)
+class TokenEntry:
+    """A delegation token, without its secret. ``expires_at_ms`` may be prolonged up to ``max_at_ms``."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: Sequence[str]
+    issued_at_ms: int
+    expires_at_ms: int
+    max_at_ms: int
+
+
 class AccessRefused(Exception):
     """Nothing was changed. ``error`` is the name of Kafka's error code."""
 
@@ -80,7 +94,7 @@ class AccessRefused(Exception):
 
 
 class AccessView(Protocol):
-    """Entries, quotas and users of the cluster. Changes raise ``AccessRefused``."""
+    """Entries, quotas, users and delegation tokens of the cluster. Changes raise ``AccessRefused``."""
 
     def controller_id(self) -> int | None:
         """The broker that makes changes; None while there is none."""
@@ -110,3 +124,9 @@ class AccessView(Protocol):
         ...
 
     async def users(self) -> Sequence[ScramUser]: ...
+
+    async def tokens(self) -> Sequence[TokenEntry]: ...
+
+    async def end_token(self, token: TokenEntry, *, changed_by: str, dry_run: bool) -> None:
+        """Remove a token; who is logged in by it stays so until it would have ended."""
+        ...
