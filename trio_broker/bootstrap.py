@@ -437,7 +437,7 @@ async def join_cluster(
     """
     config, metadata_cache = controller.config, controller.loader.publisher.cache
     channels = controller_channels(config, runtime, shared.store, metadata_cache, wanted.incarnation_id)
-    asked = RemoteController(controller, channels, metadata_cache, config, shared.cluster_id)
+    asked = RemoteController(controller, channels, metadata_cache, config, shared.cluster_id, runtime.workers)
     start_background(nursery, "connections to controllers", channels.requests.clients.run)
     if shared.show is not None:
         start_background(nursery, "view of the metadata", partial(shared.show, metadata_cache))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 import attrs
@@ -27,7 +28,9 @@ from tests.handlers.handler_client import joined
 from tests.handlers.two_brokers import HERE, NOWHERE, TwoBrokers, two_brokers
 from trio_broker.cluster.controller_channel import CALL_SECONDS
 from trio_broker.cluster.delegation_token_control import token_records
-from trio_broker.cluster.metadata_image import ConfigResourceType
+from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.errors import ConfigError
 from trio_broker.handlers.support.registry import advertised_apis, served_apis
 from trio_broker.network.errors import CloseConnection
 from trio_broker.security.kafka_principal import ANONYMOUS, KafkaPrincipal
@@ -151,6 +154,43 @@ async def test_levels_of_loggers_are_set_on_the_broker_that_is_asked_and_the_res
     assert sorted(each.error_code for each in (await brokers.client.ask(alter(topic, logger), 1)).responses) == [0, 0]
 
 
+KEY_STORE = "listener.name.clients.ssl.keystore.location"
+
+
+def refuse_key_stores(config: BrokerConfig, changed: Collection[str]) -> None:
+    """As a broker does that cannot read the file."""
+    if KEY_STORE in changed:
+        raise ConfigError("/keys.pem: there is no such file")
+
+
+async def test_a_broker_refuses_settings_of_its_own_that_it_could_not_follow_and_the_rest_is_sent_on(brokers):
+    await brokers.controller.create_topic("orders")
+    config = brokers.client.services.config
+    config.validators.append(refuse_key_stores)
+    node = str(config.node.node_id)
+    topic = (ConfigResourceType.TOPIC, "orders", "retention.ms", "1000")
+    answer = await brokers.client.ask(alter((ConfigResourceType.BROKER, node, KEY_STORE, "/keys.pem"), topic), 1)
+    [refused, made] = answer.responses
+    assert (refused.error_code, refused.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "/keys.pem: there is no such file",
+    )
+    assert (made.resource_name, made.error_code) == ("orders", 0)
+    own = ConfigResource.of_broker(config.node.node_id)
+    assert brokers.controller.services.metadata_cache.image.configs(own) == {}
+    threads = [(ConfigResourceType.BROKER, node, "num.io.threads", number) for number in ("100", "9")]
+    codes = [(await brokers.client.ask(alter(each), 1)).responses[0].error_code for each in threads]
+    assert codes == [ErrorCode.INVALID_REQUEST, 0]
+    assert brokers.peers.sent == ["controller"] * 2
+
+
+async def test_settings_of_another_broker_are_refused_as_in_kafka(brokers):
+    [refused] = (await brokers.client.ask(alter((ConfigResourceType.BROKER, "77", KEY_STORE, "/x")), 1)).responses
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert refused.error_message.startswith("Unexpected broker id, expected ")
+    assert brokers.peers.sent == []
+
+
 # A controller that moves, or is not there
 
 
@@ -225,6 +265,17 @@ async def test_the_controller_asks_for_the_rights_of_the_client_and_not_of_the_b
     response = await alice.ask(create("orders", "secrets"), 7)
     codes = {each.name: each.error_code for each in response.topics}
     assert codes == {"orders": 0, "secrets": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+async def test_a_client_without_the_right_learns_nothing_of_files(secure_brokers):
+    brokers, alice = secure_brokers, secure_brokers.client.as_user("alice")
+    config = brokers.client.services.config
+    config.validators.append(refuse_key_stores)
+    change = alter((ConfigResourceType.BROKER, str(config.node.node_id), KEY_STORE, "/keys.pem"))
+    [refused] = (await alice.ask(change, 1)).responses
+    assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    [refused] = (await brokers.client.as_user(ADMIN).ask(change, 1)).responses
+    assert refused.error_message == "/keys.pem: there is no such file"
 
 
 async def test_a_broker_without_the_right_to_act_in_the_cluster_forwards_nothing(secure_brokers):

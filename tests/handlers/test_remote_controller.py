@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from unittest.mock import ANY
 
@@ -34,6 +35,8 @@ from trio_broker.cluster.remote_controller import RemoteController
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.cluster.scram_control import ScramDeletion, ScramUpsertion, find_credential
 from trio_broker.common.security_protocol import SecurityProtocol
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.errors import ConfigError
 from trio_broker.config.listeners import Endpoint
 from trio_broker.declaration.rights_text import GrantedRight
 from trio_broker.security.new_acls import entry_of
@@ -49,6 +52,14 @@ NODE = NodeRegistration(
     log_dirs=(LOG_DIR,),
     features=own_features(),
 )
+
+
+KEY_STORE = ConfigAlteration("listener.name.b.ssl.keystore.location", ConfigOperation.SET, "/keys.pem")
+
+
+def refuse_key_stores(config: BrokerConfig, changed: Collection[str]) -> None:
+    """As a broker does that cannot read the file."""
+    raise ConfigError("/keys.pem: there is no such file")
 
 
 @attrs.define(eq=False)
@@ -79,7 +90,9 @@ async def asking(open_wire_client) -> Asking:
     clients: Any = brokers.peers
     channels = ControllerChannels.of(brokers.locator, clients, session_timeout_seconds=SESSION_SECONDS)
     cluster_id = brokers.controller.services.node.cluster_id
-    remote = RemoteController(services.controller, channels, services.metadata_cache, services.config, cluster_id)
+    remote = RemoteController(
+        services.controller, channels, services.metadata_cache, services.config, cluster_id, services.runtime.workers
+    )
     return Asking(brokers, remote)
 
 
@@ -260,3 +273,14 @@ async def test_without_a_controller_each_call_has_its_time(asking, autojump_cloc
     with pytest.raises(KafkaError, match=f"within {seconds:g} s") as raised:
         await getattr(asking.remote, call)(arguments[call])
     assert raised.value.code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_settings_that_the_asking_broker_could_not_follow_are_not_sent(asking):
+    services = asking.brokers.client.services
+    services.config.validators.append(refuse_key_stores)
+    key_store = ResourceAlterations(ConfigResource.of_broker(NODE_ID), (KEY_STORE,))
+    [refusal] = (await asking.remote.change_configs([key_store])).results
+    assert isinstance(refusal, KafkaError)
+    assert "there is no such file" in str(refusal)
+    assert asking.image.configs(key_store.resource) == {}
+    assert asking.brokers.peers.sent == []

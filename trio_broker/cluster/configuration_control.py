@@ -34,6 +34,7 @@ from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from trio_broker.config.resource_config import check_group_configs, check_topic_configs
+from trio_broker.runtime.workers import Workers
 
 KEYS: Mapping[ConfigResourceType, Mapping[str, ConfigKey]] = {
     ConfigResourceType.TOPIC: TOPIC_KEYS,
@@ -104,6 +105,22 @@ def validation(image: MetadataImage, config: BrokerConfig, change: ConfigChange)
             raise _refusal_of_broker(error) from None
 
     return validate
+
+
+async def refusal_here(
+    image: MetadataImage, config: BrokerConfig, workers: Workers, change: ConfigChange
+) -> KafkaError | None:
+    """Return why this broker could not follow a change of its settings, as ``decide_config_change`` and ``validation``
+    find it; None where it can, or they are not its. A controller elsewhere knows neither its file nor its keys."""
+    if change.resource not in (CLUSTER_DEFAULT, ConfigResource.of_broker(config.node.node_id)):
+        return None
+    try:
+        decide_config_change(image, config, change)
+        if (validate := validation(image, config, change)) is not None:
+            await workers.run(validate)
+    except KafkaError as refusal:
+        return refusal.with_traceback(None)
+    return None
 
 
 def decide_config_change(
@@ -191,7 +208,7 @@ def _is_of_other_broker(image: MetadataImage, config: BrokerConfig, resource: Co
 
 def _check_each(config: BrokerConfig, changes: Mapping[str, str | None]) -> None:
     """Check settings of another broker each by itself: what the others are there, its file says, which is not known
-    here. A broker leaves what contradicts them without effect."""
+    here. That broker has checked them together (``refusal_here``), and leaves without effect what contradicts them."""
     try:
         for name, value in changes.items():
             config.check_value(ConfigScope.BROKER, name, value)

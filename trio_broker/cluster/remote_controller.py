@@ -54,7 +54,12 @@ from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
 from trio_broker.cluster.broker_liveness import BrokerHeartbeatReply
 from trio_broker.cluster.client_quota_control import QuotaAlteration
 from trio_broker.cluster.cluster_control import NodeRegistration
-from trio_broker.cluster.configuration_control import ConfigChange, ResourceAlterations, ResourceReplacement
+from trio_broker.cluster.configuration_control import (
+    ConfigChange,
+    ResourceAlterations,
+    ResourceReplacement,
+    refusal_here,
+)
 from trio_broker.cluster.controller_channel import ControllerChannels, NotController, SendToController
 from trio_broker.cluster.controller_client import ConfigOutcome, ControllerClient
 from trio_broker.cluster.directory_assignments import DirectoryAssignment
@@ -74,6 +79,7 @@ from trio_broker.cluster.write_operations import outcomes_of
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigSource
+from trio_broker.runtime.workers import Workers
 from trio_broker.security.new_acls import acl_creation
 from trio_broker.security.standard_acl import StandardAcl
 
@@ -95,6 +101,7 @@ class RemoteController:
     metadata_cache: MetadataCache
     config: BrokerConfig
     cluster_id: str
+    workers: Workers
 
     # --- What clients could ask as well ---
 
@@ -150,7 +157,11 @@ class RemoteController:
     async def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> ConfigOutcome:
         async def there(send: SendToController) -> ConfigOutcome:
             results: dict[ConfigResource, ConfigResource | KafkaError] = {}
-            for request in _config_requests(changes, validate_only):
+            image, config, workers = self.metadata_cache.image, self.config, self.workers
+            for change in changes:
+                if (refusal := await refusal_here(image, config, workers, change)) is not None:
+                    results[change.resource] = refusal
+            for request in _config_requests([each for each in changes if each.resource not in results], validate_only):
                 for each in (await _forwarded(send, request)).responses:
                     resource = ConfigResource(ConfigResourceType(each.resource_type), each.resource_name)
                     results[resource] = _error_of(each) or resource

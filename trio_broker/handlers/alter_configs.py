@@ -17,7 +17,7 @@ from kafka_wire.messages.alter_configs import (
 )
 from trio_broker.cluster.configuration_control import ResourceReplacement
 from trio_broker.cluster.metadata_image import ConfigResource
-from trio_broker.handlers.support.config_changes import LOGGERS, change_resources, resource_response
+from trio_broker.handlers.support.config_changes import change_resources, of_broker_asked, resource_response
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.rights import (
@@ -34,22 +34,6 @@ def error_response(request: AlterConfigsRequest, error: KafkaError) -> AlterConf
     )
 
 
-@handles(
-    AlterConfigsRequest,
-    error_response=error_response,
-    requires=[config_rights(ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS, results="responses")],
-    by_controller=True,
-    local_part=LOGGERS,
-)
-async def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
-    """Replace the settings of each resource, or answer with its error."""
-    return AlterConfigsResponse(
-        responses=await change_resources(
-            request.resources, replacement, AlterConfigsResourceResponse, context, validate_only=request.validate_only
-        )
-    )
-
-
 def replacement(wanted: AlterConfigsResource, resource: ConfigResource) -> ResourceReplacement:
     """All settings that the resource shall have.
 
@@ -60,3 +44,19 @@ def replacement(wanted: AlterConfigsResource, resource: ConfigResource) -> Resou
     if len(configs) != len(wanted.configs):
         raise KafkaError("a key is named twice for one resource", code=ErrorCode.INVALID_REQUEST)
     return ResourceReplacement(resource, configs)
+
+
+@handles(
+    AlterConfigsRequest,
+    error_response=error_response,
+    requires=[config_rights(ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS, results="responses")],
+    by_controller=True,
+    local_part=of_broker_asked(replacement),
+)
+async def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
+    """Replace the settings of each resource, or answer with its error."""
+    return AlterConfigsResponse(
+        responses=await change_resources(
+            request.resources, replacement, AlterConfigsResourceResponse, context, validate_only=request.validate_only
+        )
+    )

@@ -19,7 +19,7 @@ from kafka_wire.messages.incremental_alter_configs import (
 )
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource
-from trio_broker.handlers.support.config_changes import LOGGERS, change_resources, resource_response
+from trio_broker.handlers.support.config_changes import change_resources, of_broker_asked, resource_response
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.rights import (
@@ -33,24 +33,6 @@ from trio_broker.handlers.support.rights import (
 def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[resource_response(AlterConfigsResourceResponse, each, error) for each in request.resources]
-    )
-
-
-@handles(
-    IncrementalAlterConfigsRequest,
-    error_response=error_response,
-    requires=[config_rights(ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS, results="responses")],
-    by_controller=True,
-    local_part=LOGGERS,
-)
-async def incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, context: Context
-) -> IncrementalAlterConfigsResponse:
-    """Change each resource, or answer with its error."""
-    return IncrementalAlterConfigsResponse(
-        responses=await change_resources(
-            request.resources, alterations, AlterConfigsResourceResponse, context, validate_only=request.validate_only
-        )
     )
 
 
@@ -70,3 +52,21 @@ def alteration(config: AlterableConfig) -> ConfigAlteration:
         text = f"unknown operation {config.config_operation} on {config.name}"
         raise KafkaError(text, code=ErrorCode.INVALID_REQUEST) from None
     return ConfigAlteration(config.name, operation, config.value)
+
+
+@handles(
+    IncrementalAlterConfigsRequest,
+    error_response=error_response,
+    requires=[config_rights(ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS, results="responses")],
+    by_controller=True,
+    local_part=of_broker_asked(alterations),
+)
+async def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, context: Context
+) -> IncrementalAlterConfigsResponse:
+    """Change each resource, or answer with its error."""
+    return IncrementalAlterConfigsResponse(
+        responses=await change_resources(
+            request.resources, alterations, AlterConfigsResourceResponse, context, validate_only=request.validate_only
+        )
+    )

@@ -61,7 +61,7 @@ async def _answer_forwarded(
 
 async def _answer(api: ServedApi, message: Any, context: Context, channel: ControllerChannel) -> ResponseOf[Any]:
     """The answer of the controller, but for that part of the request which is this broker's own."""
-    own, rest = (None, message) if api.local_part is None else api.local_part.split(message)
+    own, rest = (None, message) if api.local_part is None else await api.local_part.split(message, context)
     response = None if own is None else await completed(api.handler(own, context))
     if rest is None:
         return response

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import attrs
@@ -41,7 +41,7 @@ Refusal = Callable[[Any, KafkaError], Any]
 class LocalPart:
     """What of a request is for the broker that is asked, and not for the controller."""
 
-    split: Callable[[Any], tuple[Any | None, Any | None]]
+    split: Callable[[Any, Context], Awaitable[tuple[Any | None, Any | None]]]
     """Splits a request into this broker's part and the controller's; the latter is the request itself where that is
     all of it."""
     join: Callable[[Any, Any], Any]
