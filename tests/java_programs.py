@@ -26,6 +26,7 @@ from tests.waits import run_program
 SOURCES = Path(__file__).parent / "compat" / "java"
 JARS = SOURCES / "target" / "jars"
 OLDER_JARS = SOURCES.parent / "java_older" / "target" / "jars"
+MIRROR_MAKER_JARS = SOURCES.parent / "java_mirror" / "target" / "jars"
 STREAMS = SOURCES.parent / "java_streams"
 """The folder of the Kafka Streams application."""
 QUIET_LOGGERS = SOURCES / "simplelogger.properties"

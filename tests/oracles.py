@@ -16,7 +16,7 @@ import pytest
 
 ORACLES: Final = {
     "schemas": "Kafka's message schemas, in shared/kafka-messages-4.4.0 beside the checkout",
-    "java": "a JDK, and the jars of the poms of tests/compat/java, java_older and java_streams",
+    "java": "a JDK, and the jars of the poms of tests/compat/java, java_older, java_streams and java_mirror",
     "spark": "the jars of tests/compat/spark/pom.xml",
     "kcat": "kcat",
     "chromium": "Chromium, or Chrome",

@@ -7,6 +7,7 @@ of seconds in the place of minutes.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from tests.java_programs import JARS, QUICK_START, Java
+from tests.java_programs import MIRROR_MAKER_JARS, QUICK_START, jar_path
 from tests.oracles import absent
 from tests.waits import flushed, killed_after, scaled, within
 from trio_broker.testing.process import BrokerProcess
@@ -84,7 +85,17 @@ class MirrorMaker:
 
 
 @pytest.fixture
-def clusters(start_broker: Callable[..., BrokerProcess]) -> tuple[BrokerProcess, BrokerProcess]:
+def jars() -> Path:
+    """The folder of MirrorMaker's jars."""
+    if shutil.which("java") is None:
+        absent("java", "there is no JDK")
+    if not list(MIRROR_MAKER_JARS.glob("connect-mirror-*.jar")):
+        absent("java", "the jars of tests/compat/java_mirror were not fetched")
+    return MIRROR_MAKER_JARS
+
+
+@pytest.fixture
+def clusters(jars: Path, start_broker: Callable[..., BrokerProcess]) -> tuple[BrokerProcess, BrokerProcess]:
     """Where records come from and where they go; the first has a topic and a group that read part of it."""
     source, target = start_broker(), start_broker()
     address: dict[str, Any] = {"bootstrap.servers": source.bootstrap_servers}
@@ -102,7 +113,7 @@ def clusters(start_broker: Callable[..., BrokerProcess]) -> tuple[BrokerProcess,
 
 
 @pytest.fixture
-def mirror_maker(clusters: tuple[BrokerProcess, BrokerProcess], tmp_path: Path, java: Java) -> Iterator[MirrorMaker]:
+def mirror_maker(clusters: tuple[BrokerProcess, BrokerProcess], jars: Path, tmp_path: Path) -> Iterator[MirrorMaker]:
     """MirrorMaker from the first cluster to the second."""
     source, target = clusters
     settings = {
@@ -117,14 +128,10 @@ def mirror_maker(clusters: tuple[BrokerProcess, BrokerProcess], tmp_path: Path, 
     }
     properties = tmp_path / "mm2.properties"
     properties.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
-    loggers = list(JARS.glob("slf4j-simple-*.jar"))
-    if not loggers or not list(JARS.glob("connect-mirror-*.jar")):
-        absent("java", "the jars were fetched before MirrorMaker was among them")
     process = subprocess.Popen(
         [
             *("java", *QUICK_START, "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"),
-            # The logger ahead of the folder, in which an older fetch may have left another of SLF4J's bindings.
-            *("-cp", f"{loggers[0]}:{java.class_path}", "org.apache.kafka.connect.mirror.MirrorMaker", str(properties)),
+            *("-cp", jar_path(jars), "org.apache.kafka.connect.mirror.MirrorMaker", str(properties)),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
