@@ -15,10 +15,12 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.headers import read_response_header
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest
+from kafka_wire.messages.describe_cluster import DescribeClusterRequest
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import PartitionChangeRecord
 from tests.cases import each
+from tests.fakes.followed_metadata import follow, registered
 from tests.fakes.images import image_after
 from tests.handlers.handler_client import CONNECTION
 from tests.handlers.wire_client import advertising
@@ -68,6 +70,19 @@ def existing(wire) -> set[str]:
 async def test_the_controller_is_a_live_broker(wire, version):
     response = await wire.ask(named(), version)
     assert response.controller_id == response.brokers[0].node_id == wire.services.node.node_id
+
+
+async def test_a_fenced_broker_names_another_one_as_the_controller(wire):
+    """It is not among the brokers itself, and a client would wait for its address."""
+    own_id = wire.services.node.node_id
+    describe = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
+    await follow(wire.services, registered(own_id, 9092, fenced=True))
+    response, described = await wire.ask(named(), 13), await wire.ask(describe, 2)
+    assert [response.controller_id, described.controller_id] == [-1, -1]
+    await follow(wire.services, registered(own_id + 1, 9093))
+    response, described = await wire.ask(named(), 13), await wire.ask(describe, 2)
+    assert [each.node_id for each in response.brokers] == [own_id + 1]
+    assert [response.controller_id, described.controller_id] == [own_id + 1, own_id + 1]
 
 
 @each("version", range(2, 14))

@@ -15,7 +15,7 @@ from kafka_wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from trio_broker.handlers.support.authorized_operations import cluster_operations
-from trio_broker.handlers.support.broker_nodes import broker_nodes
+from trio_broker.handlers.support.broker_nodes import broker_nodes, controller_for_clients
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER, InHandler
@@ -59,7 +59,7 @@ async def describe_cluster(request: DescribeClusterRequest, context: Context) ->
         error_code=ErrorCode.NONE,
         endpoint_type=BROKERS_ENDPOINT,
         cluster_id=services.node.cluster_id,
-        controller_id=services.node.node_id,
+        controller_id=controller_for_clients(services.node.node_id, broker_nodes(image, context.connection)),
         brokers=[
             DescribeClusterBroker(
                 broker_id=each.broker_id,

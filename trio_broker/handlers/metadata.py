@@ -38,7 +38,7 @@ from trio_broker.common.topic_names import is_internal_topic, require_valid_topi
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns, in_turns, list_in_turns
 from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
-from trio_broker.handlers.support.broker_nodes import BrokerEndpoints, BrokerNode, broker_nodes
+from trio_broker.handlers.support.broker_nodes import BrokerEndpoints, BrokerNode, broker_nodes, controller_for_clients
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.rights import (
@@ -174,7 +174,7 @@ def described(request: MetadataRequest, context: Context, brokers: tuple[BrokerN
             for each in brokers
         ],
         cluster_id=node.cluster_id,
-        controller_id=node.node_id,
+        controller_id=controller_for_clients(node.node_id, brokers),
         topics=(yield from describe_topics(request, context, brokers)),
         cluster_authorized_operations=cluster_operations(context, asked=request.include_cluster_authorized_operations),
         error_code=ErrorCode.NONE,

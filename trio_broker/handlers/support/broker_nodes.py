@@ -5,12 +5,16 @@ Source: Kafka's KRaftMetadataCache.getAliveBrokerNodes and getBrokerNodes; KIP-1
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage
 from trio_broker.handlers.support.context import Context
 from trio_broker.network.request_channel import ConnectionInfo
+
+NO_CONTROLLER = -1
 
 
 @attrs.frozen
@@ -48,6 +52,15 @@ def broker_node(context: Context, broker_id: int) -> BrokerNode | None:
     """One broker; None if it is fenced or gone, or has no listener of the name of the client's."""
     nodes = broker_nodes(context.services.metadata_cache.image, context.connection)
     return next((each for each in nodes if each.broker_id == broker_id), None)
+
+
+def controller_for_clients(own_id: int, nodes: Iterable[BrokerNode]) -> int:
+    """The broker among ``nodes`` that clients are told is the controller, as each takes what is the controller's.
+
+    That is this one, but while it is fenced, or has yet to read that it is not: a client would wait for its address.
+    """
+    known = {each.broker_id for each in nodes}
+    return own_id if own_id in known else min(known, default=NO_CONTROLLER)
 
 
 def broker_nodes(
