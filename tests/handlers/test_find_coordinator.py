@@ -99,6 +99,7 @@ async def test_the_first_question_creates_the_topic_of_the_offsets_with_fifty_pa
 async def test_a_controller_that_does_not_answer_holds_up_nobody_for_long(
     open_wire_client, monkeypatch, autojump_clock
 ):
+    """However many ask, and for however many keys."""
     wire = await open_wire_client()
     cache = wire.services.metadata_cache
     alone = cache.image.brokers
@@ -109,16 +110,17 @@ async def test_a_controller_that_does_not_answer_holds_up_nobody_for_long(
         await trio.sleep_forever()
 
     monkeypatch.setattr(wire.services.controller, "create_topics", create_never)
-    answers = []
+    answers: list[int] = []
 
     async def ask():
-        answers.append(only(await wire.ask(request(0), 0), 0).error_code)
+        batch = FindCoordinatorRequest(coordinator_keys=["f", "g", "h"], key_type=GROUP)
+        answers.extend(each.error_code for each in (await wire.ask(batch, 6)).coordinators)
 
     with trio.fail_after(2 * CREATION_SECONDS):
         async with trio.open_nursery() as clients:
             for _ in range(3):
                 clients.start_soon(ask)
-    assert answers == 3 * [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert answers == 9 * [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 @each("version", BATCHED)

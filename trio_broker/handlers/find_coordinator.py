@@ -11,6 +11,9 @@ Source: Kafka's KafkaApis.getCoordinator and FindCoordinatorResponse.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.find_coordinator import (
@@ -22,6 +25,7 @@ from kafka_wire.messages.find_coordinator import (
 )
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
+from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.handlers.support.broker_nodes import BrokerNode, broker_node
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
@@ -60,53 +64,71 @@ def refused_key(key: str, error: KafkaError) -> Coordinator:
 )
 def find_coordinator(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoordinatorResponse]:
     """Answer with the coordinator of each group or transactional id."""
-    if context.version >= BATCHED_SINCE_VERSION:
-        return (yield from find_each(request, context))
-    node = yield from coordinator_of(request.key_type, request.key, context)
+    is_batched = context.version >= BATCHED_SINCE_VERSION
+    keys = request.coordinator_keys if is_batched else [request.key]
+    nodes = yield from find_each(request.key_type, keys, context)
+    if is_batched:
+        return FindCoordinatorResponse(coordinators=list(map(coordinator, keys, nodes)))
+    [node] = nodes
+    if isinstance(node, KafkaError):
+        raise node
     return FindCoordinatorResponse(
         error_message=NO_ERROR_MESSAGE, node_id=node.broker_id, host=node.host, port=node.port
     )
 
 
-def find_each(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoordinatorResponse]:
-    """Answer many keys, each on its own."""
-    coordinators: list[Coordinator] = []
-    budget = YieldBudget()
-    for key in request.coordinator_keys:
-        coordinators.append((yield from find_one(request.key_type, key, context)))
-        if budget.is_spent:
-            yield budget.renewed
-    return FindCoordinatorResponse(coordinators=coordinators)
-
-
-def find_one(key_type: int, key: str, context: Context) -> Steps[Coordinator]:
-    """The coordinator of one key, or the error that refuses it."""
-    try:
-        node = yield from coordinator_of(key_type, key, context)
-    except KafkaError as error:
-        return refused_key(key, error)
+def coordinator(key: str, node: BrokerNode | KafkaError) -> Coordinator:
+    """The answer about one of many keys."""
+    if isinstance(node, KafkaError):
+        return refused_key(key, node)
     return Coordinator(key=key, node_id=node.broker_id, host=node.host, port=node.port, error_message="")
 
 
-def coordinator_of(key_type: int, key: str, context: Context) -> Steps[BrokerNode]:
-    """The broker that coordinates ``key``.
+def find_each(key_type: int, keys: Sequence[str], context: Context) -> Steps[list[BrokerNode | KafkaError]]:
+    """The broker that coordinates each of ``keys``, or what refuses it. They wait for the controller together."""
+    nodes: list[BrokerNode | KafkaError] = []
+    has_waited = False
+    budget = YieldBudget()
+    for key in keys:
+        try:
+            runtime = runtime_for(key_type, key, context)
+            if not has_waited:
+                has_waited = True
+                yield from runtime.create_topic()
+            nodes.append(reachable_node(key, runtime.find_nowait(key), context))
+        except KafkaError as error:
+            nodes.append(error)
+        if budget.is_spent:
+            yield budget.renewed
+    return nodes
+
+
+def runtime_for(key_type: int, key: str, context: Context) -> CoordinatorRuntime[Any]:
+    """What knows the coordinators of keys of this type.
 
     Raises:
-        KafkaError: the client may not know it; ``INVALID_REQUEST``; ``COORDINATOR_NOT_AVAILABLE`` where a retry may
-            succeed.
+        KafkaError: the client may not know that of ``key``; ``INVALID_REQUEST``.
     """
     match key_type:
         case KeyType.GROUP:
             context.require(DESCRIBE_GROUP, key)
-            broker_id = yield from context.services.groups.find_steps(key)
+            return context.services.groups.runtime
         case KeyType.TRANSACTIONAL_ID:
             context.require(DESCRIBE_TRANSACTIONAL_ID, key)
-            broker_id = yield from context.services.transactions.find_steps(key)
+            return context.services.transactions.runtime
         case KeyType.SHARE_PARTITION:
             context.require(CLUSTER_ACTION)
             raise KafkaError("share groups are not served", code=ErrorCode.INVALID_REQUEST)
         case _:
             raise KafkaError(f"{key_type} is no type of coordinator", code=ErrorCode.INVALID_REQUEST)
+
+
+def reachable_node(key: str, broker_id: int, context: Context) -> BrokerNode:
+    """The broker that coordinates ``key``, as the client reaches it.
+
+    Raises:
+        KafkaError: ``COORDINATOR_NOT_AVAILABLE``.
+    """
     if (node := broker_node(context, broker_id)) is None:
         text = f"broker {broker_id}, which coordinates {key!r:.200}, is not there or lacks this listener"
         raise KafkaError(text, code=ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -317,13 +317,25 @@ class CoordinatorRuntime(Generic[MachineT]):
     # ---- finding the coordinator ----------------------------------------------------------------------------------
 
     def find(self, key: str) -> Steps[int]:
-        """The id of the broker that coordinates ``key``; create the internal topic if it does not exist.
+        """``find_nowait``, once the internal topic exists; errors as it and ``create_topic``."""
+        yield from self.create_topic()
+        return self.find_nowait(key)
+
+    def create_topic(self) -> Steps[None]:
+        """Create the internal topic if it does not exist.
 
         Raises:
             KafkaError: ``COORDINATOR_NOT_AVAILABLE``: not now.
         """
         if self.topic not in self.image.topics:
             yield self._create_topic
+
+    def find_nowait(self, key: str) -> int:
+        """The id of the broker that coordinates ``key``.
+
+        Raises:
+            KafkaError: ``COORDINATOR_NOT_AVAILABLE``: none does now.
+        """
         index = self._index_of(key)
         partition = self.image.partition(self.topic, index)
         leader = NO_LEADER if partition is None else partition.leader

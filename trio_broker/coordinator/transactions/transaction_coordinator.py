@@ -184,10 +184,6 @@ class TransactionCoordinator:
 
     # ---- requests -------------------------------------------------------------------------------------------------
 
-    def find_steps(self, transactional_id: str) -> Steps[int]:
-        """The id of the broker that coordinates ``transactional_id``; errors as ``CoordinatorRuntime.find``."""
-        return self.runtime.find(transactional_id)
-
     def _shard(self, transactional_id: str) -> Shard[TransactionMachine]:
         """The shard of ``transactional_id``, ready to answer.
 
