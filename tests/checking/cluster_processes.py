@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -25,6 +25,7 @@ from tests.checking.cluster_network import CUTS, ClusterNetwork
 from tests.checking.history import Op
 from tests.checking.small_disk import SmallDisk
 from tests.checking.transactional_loops import PLACES
+from tests.checking.verdict import drawn_seed
 from tests.etcd_server import EtcdServer, etcd_members
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.cluster_status import metadata_quorum
@@ -64,6 +65,9 @@ BETWEEN_SECONDS: Final = (0.5, 3.0)
 
 REPLACED_SECONDS: Final = 0.3
 
+LOST_BROKERS: Final = ("a broker is killed", "the controller is killed", "all brokers are restarted in turn")
+"""What alone happens to some clusters: nothing that an operator of one would not see every year."""
+
 
 def cluster_plan(seed: int, faults: int, kinds: Sequence[str]) -> list[Step]:
     """As many faults, and after each the next process in one of the places of ``kinds``. One in six is a stop."""
@@ -89,9 +93,9 @@ def cluster_plan(seed: int, faults: int, kinds: Sequence[str]) -> list[Step]:
 
 
 class ClusterProcesses:
-    """See the head of the file."""
+    """See the head of the file. Only faults of ``kinds`` happen, if there are any."""
 
-    def __init__(self, directory: Path, seed: int, overrides: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, seed: int, overrides: Mapping[str, str], kinds: Sequence[str] = ()) -> None:
         directory.mkdir()
         self.directory, self.random, self.faults = directory, Random(seed), Counter[str]()
         self.etcd = etcd_members(directory, ETCD_MEMBERS)
@@ -119,6 +123,7 @@ class ClusterProcesses:
         self._kinds: dict[str, Callable[[], None]] = {
             "a broker is killed": self.kill_one,
             "the controller is killed": self.kill_controller,
+            "all brokers are restarted in turn": self.restart_all,
             "two brokers are killed": self.kill_two,
             "a broker stands still": self.stop_still,
             "etcd is killed": lambda: self._kill_etcd(*self.etcd),
@@ -129,6 +134,8 @@ class ClusterProcesses:
         }
         if self.disk.is_mounted:
             self._kinds["the disk of a broker is full"] = self.fill_disk
+        if kinds:
+            self._kinds = {name: self._kinds[name] for name in kinds}
         self._next = self._drawn()
 
     def _drawn(self) -> Iterator[str]:
@@ -205,6 +212,11 @@ class ClusterProcesses:
             self.brokers[node_id].kill()
         time.sleep(self.random.uniform(*DEAD_SECONDS))
 
+    def restart_all(self) -> None:
+        for broker in self.brokers.values():
+            broker.stop()
+            broker.start()
+
     def stop_still(self) -> None:
         with still(self.brokers[self.any_broker()].pid):
             time.sleep(STILL_SECONDS)
@@ -256,6 +268,13 @@ class ClusterProcesses:
             except OSError as error:
                 self._tell(f"   {member.name}: {error}")
         return self.random.choice(self.etcd)
+
+
+@contextmanager
+def lossy_cluster(directory: Path, overrides: Mapping[str, str]) -> Iterator[ClusterProcesses]:
+    """A started cluster that loses nothing but brokers, in the order of a seed that ``CHAOS_SEED`` repeats."""
+    with closing(ClusterProcesses(directory, drawn_seed(), overrides, LOST_BROKERS)) as cluster:
+        yield cluster.start()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import attrs
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
@@ -30,6 +31,21 @@ BROKER_SETTINGS = {
 
 BROKER, APPLICATION = "broker", "application"
 """What can be killed."""
+
+
+class KillableBroker(Protocol):
+    """A broker, or several in its place. It runs when it is given away."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def kill(self) -> object:
+        """Kill it, or some of them."""
+        ...
+
+    def start(self) -> object:
+        """Start what does not run."""
+        ...
 
 
 @attrs.define

@@ -21,6 +21,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.checking.cluster_processes import lossy_cluster
 from tests.compat.kafka_process import free_ports
 from tests.compat.killable_application import (
     APPLICATION,
@@ -29,6 +30,7 @@ from tests.compat.killable_application import (
     WAIT_SECONDS,
     CommittedReader,
     KillableApplication,
+    KillableBroker,
 )
 from tests.compat.transaction_log import protocols_of_commits
 from tests.java_programs import Java
@@ -43,9 +45,9 @@ WORKER = {
     "config.storage.topic": "connect-configs",
     "offset.storage.topic": "connect-offsets",
     "status.storage.topic": "connect-status",
-    "config.storage.replication.factor": "1",
-    "offset.storage.replication.factor": "1",
-    "status.storage.replication.factor": "1",
+    "config.storage.replication.factor": "-1",
+    "offset.storage.replication.factor": "-1",
+    "status.storage.replication.factor": "-1",
     "offset.storage.partitions": "1",
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
     "value.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -63,7 +65,7 @@ TASKS_PREFIX = "workers-counting-"
 
 PARTITIONS = 2
 
-WORKERS_DEATHS, BROKERS_DEATHS = 7, 3
+WORKERS_DEATHS, BROKERS_DEATHS, LOSSES = 7, 3, 6
 
 PAUSE_SECONDS = 0.2
 """Before a worker that does not answer yet is asked again."""
@@ -71,21 +73,19 @@ PAUSE_SECONDS = 0.2
 
 @attrs.frozen
 class NumbersOutcome:
-    """The numbers of each task, sorted, where its offset says that it goes on, and the protocols of its commits."""
+    """The numbers of each task, sorted, and where its offset says that it goes on."""
 
     numbers: dict[str, list[int]]
     next_numbers: dict[str, int]
-    protocols: set[int]
 
 
-def live_through(java: Java, directory: Path, victims: Sequence[str]) -> NumbersOutcome:
+def live_through(java: Java, directory: Path, broker: KillableBroker, victims: Sequence[str]) -> NumbersOutcome:
     """Kill the ``victims`` one after the other while the connector counts."""
     chance = random.Random(len(victims))
     with ExitStack() as stack:
-        broker = stack.enter_context(BrokerProcess(directory / "broker", overrides=BROKER_SETTINGS, has_admin=False))
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
-        for created in admin.create_topics([NewTopic("numbers", PARTITIONS, 1)]).values():
+        for created in admin.create_topics([NewTopic("numbers", PARTITIONS)]).values():
             within(created.result, WAIT_SECONDS)
         [port] = free_ports(1)
         url = f"http://127.0.0.1:{port}"
@@ -113,12 +113,7 @@ def live_through(java: Java, directory: Path, victims: Sequence[str]) -> Numbers
         for key, value in CommittedReader.of(servers, WORKER["offset.storage.topic"], 1).read_to_the_end():
             _, partition = json.loads(key)
             next_numbers[partition["task"]] = json.loads(value)["next"]
-        protocols = protocols_of_commits(broker.port)
-        return NumbersOutcome(
-            {task: sorted(found) for task, found in numbers.items()},
-            next_numbers,
-            set().union(*(found for name, found in protocols.items() if name.startswith(TASKS_PREFIX))),
-        )
+        return NumbersOutcome({task: sorted(found) for task, found in numbers.items()}, next_numbers)
 
 
 def worker_in(java: Java, directory: Path, settings: Mapping[str, str]) -> KillableApplication:
@@ -156,11 +151,23 @@ def end_open_transactions(servers: str) -> None:
         Producer(settings).init_transactions(WAIT_SECONDS)
 
 
+def check_each_number_once(outcome: NumbersOutcome) -> None:
+    assert set(outcome.numbers) == {"0", "1"}
+    assert outcome.numbers == {task: list(range(count)) for task, count in outcome.next_numbers.items()}
+
+
 def test_a_source_whose_worker_was_killed_seven_times_has_written_each_number_once(java: Java, tmp_path: Path) -> None:
     """And its broker three times."""
     victims = [APPLICATION] * WORKERS_DEATHS + [BROKER] * BROKERS_DEATHS
     random.Random(1).shuffle(victims)
-    outcome = live_through(java, tmp_path, victims)
-    assert set(outcome.numbers) == {"0", "1"}
-    assert outcome.numbers == {task: list(range(count)) for task, count in outcome.next_numbers.items()}
-    assert outcome.protocols == {2}
+    with BrokerProcess(tmp_path / "broker", overrides=BROKER_SETTINGS, has_admin=False) as broker:
+        check_each_number_once(live_through(java, tmp_path, broker, victims))
+        protocols = protocols_of_commits(broker.port)
+    assert set().union(*(found for name, found in protocols.items() if name.startswith(TASKS_PREFIX))) == {2}
+
+
+def test_a_source_over_a_cluster_that_loses_brokers_has_written_each_number_once(java: Java, tmp_path: Path) -> None:
+    """Its worker dies in between. ``CHAOS_SEED`` repeats which brokers are lost and when."""
+    victims = [BROKER, BROKER, APPLICATION] * (LOSSES // 2)
+    with lossy_cluster(tmp_path / "cluster", BROKER_SETTINGS) as cluster:
+        check_each_number_once(live_through(java, tmp_path, cluster, victims))
