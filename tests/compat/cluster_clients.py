@@ -58,14 +58,14 @@ def restart(cluster: ClusterThread, node_id: int) -> None:
     eventually(lambda: in_sync(cluster), WAIT_SECONDS)
 
 
-def write_numbers(cluster: ClusterThread, topic: str, numbers: Iterable[int]) -> None:
-    """Write numbers as text, each to the partition of its remainder, and return when all are acknowledged."""
+def write_numbers(cluster: ClusterThread, topic: str, numbers: Iterable[int], template: bytes = b"%d") -> None:
+    """Write numbers in ``template``, each to the partition of its remainder, and return when all are acknowledged."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "log_level": 0})
     failures: list[object] = []
     for number in numbers:
         producer.produce(
             topic,
-            b"%d" % number,
+            template % number,
             partition=number % PARTITIONS,
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )

@@ -50,8 +50,9 @@ class LosingRunner:
 @pytest.fixture
 def cluster() -> Iterator[ClusterThread]:
     with cluster_in_thread(transaction_state_log_num_partitions=1, admin_listener=ADMIN_ON_ANY_PORT) as running:
-        create_topics(running, "orders", "replayed", "restored")
+        create_topics(running, "orders", "documents", "replayed", "perhaps-twice", "restored")
         write_numbers(running, "orders", EVERY_NUMBER)
+        write_numbers(running, "documents", EVERY_NUMBER, b'{"id": %d}')
         yield running
 
 
@@ -81,9 +82,16 @@ def test_what_pipelines_read_and_write_is_there_once_though_a_broker_is_lost_in_
         table = read_table(Target(Format.PARQUET, str(tmp_path / transport)))
         assert sorted(map(int, table["value"].to_pylist())) == EVERY_NUMBER
 
+        rows = tmp_path / f"rows-{transport}"
+        documents = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", "documents", *how]
+        command("documents", "etl", *documents, "--schema", "id BIGINT NOT NULL", "--to", f"parquet:{rows}")
+        assert sorted(read_table(Target(Format.PARQUET, str(rows)))["id"].to_pylist()) == EVERY_NUMBER
+
     command(TRANSACTION_STATE, "replay", *source, "--to-topic", "replayed", "--exactly-once",
             "--checkpoint", str(tmp_path / "replay"))  # fmt: skip
     assert committed_numbers(cluster, "replayed") == EVERY_NUMBER
+    command("perhaps-twice", "replay", *source, "--to-topic", "perhaps-twice", "--checkpoint", str(tmp_path / "again"))
+    assert sorted(set(committed_numbers(cluster, "perhaps-twice"))) == EVERY_NUMBER
 
     target = ["--to-bootstrap-server", cluster.bootstrap_servers, "--to-topic", "restored", "--exactly-once"]
     command(COMMIT_TOPIC.required_default, "restore", str(tmp_path / "wire"), *target,
