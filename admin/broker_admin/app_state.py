@@ -13,7 +13,7 @@ from broker_admin.views.node.identity import Readiness
 from broker_admin.views.node.start import StartView
 
 MAX_EVENT_STREAMS = 32
-"""Open event streams at once. A page needs one; each costs a task and a small queue in the broker."""
+"""Open event streams at once. A page needs one; each costs a task in the broker."""
 
 RENDERING_THREADS = 1
 """Scrapes that come at once are rendered one after another: they are not worth a second thread's share of the GIL."""

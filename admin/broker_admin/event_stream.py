@@ -21,6 +21,9 @@ from broker_admin.requirements import is_still_allowed
 
 T = TypeVar("T")
 
+STILL_HERE = ": still here\n\n"
+"""A comment, by which a stream is seen to live."""
+
 SendText = Callable[[str], Awaitable[None]]
 """Sends a piece of a stream, and waits until the client took enough of what went before."""
 

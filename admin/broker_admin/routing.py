@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPMethod
 from typing import Any
 from urllib.parse import unquote
 
+import attrs
 from starlette import routing
 from starlette.requests import Request
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker_admin.app_state import state_of
-from broker_admin.forwarding import ASKED_THROUGH, NOT_FORWARDED, forward
+from broker_admin.event_stream import EventStream, require_room
+from broker_admin.forwarding import ASKED_THROUGH, ForwardedStream, forward, head_of
 from broker_admin.problems import Problem
 from broker_admin.requirements import REQUIREMENTS, ROUTE_IN_SCOPE, Requirement, require_allowed
 from broker_admin.structuring import number_in_path, shown
@@ -90,11 +93,17 @@ class NodeRoute(Route):
 
 
 class NodeStreamRoute(NodeRoute):
-    """As ``NodeRoute``, of a stream, which is not passed on."""
+    """As ``NodeRoute``, of a stream, which is passed on in pieces."""
 
     async def forward(self, broker_id: int, scope: Scope, receive: Receive, send: Send) -> None:
-        own = state_of(Request(scope)).broker_id
-        raise Problem(NOT_FORWARDED, f"broker {own} passes no stream of broker {broker_id} on")
+        request = Request(scope)
+        state = state_of(request)
+        require_room(state)
+        # A piece has a body, whichever method asks for the stream.
+        head = attrs.evolve(head_of(request, state.broker_id), method="GET")
+        stream = ForwardedStream(state.cluster.peers, broker_id, head)
+        beginning = await stream.next_piece()
+        await EventStream(state, partial(stream.send, beginning))(scope, receive, send)
 
 
 class LeaderRoute(Route):

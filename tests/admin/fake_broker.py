@@ -28,7 +28,6 @@ from broker_admin.views.cluster.replication import (
 )
 from broker_admin.views.cluster.transactions import TransactionDetail, TransactionPartition
 from broker_admin.views.node.alerts import AlertReport, WebhookReport
-from broker_admin.views.node.events import BrokerEvent
 from broker_admin.views.node.identity import AdvertisedListener, NodeDescription, Readiness
 from broker_admin.views.node.overview import OverviewReadings
 from broker_admin.views.node.readings import (
@@ -51,6 +50,7 @@ from broker_admin.views.node.storage import TopicSize
 from tests.admin.fake_groups import FakeGroup, fake_groups
 from tests.admin.fake_topics import PartitionInfo, TopicInfo
 from tests.admin.fake_transactions import fake_transactions
+from trio_broker.broker_view.node.events import LiveEventsView
 from trio_broker.changes.change import Change
 from trio_broker.cluster.cluster_event import ClusterEvent
 from trio_broker.config.config_key import ConfigType, ConfigUnit, UpdateMode
@@ -247,7 +247,7 @@ class FakeIdentity:
 
     def description(self) -> NodeDescription:
         return NodeDescription(
-            node_id=1,
+            node_id=self.broker.node_id,
             cluster_id="Vt3kq0ZcQ3y8dW1nQeN5Aw",
             version="0.1.0",
             durability=self.broker.durability,
@@ -291,7 +291,7 @@ class FakeConfig:
             return ConfigChangeResult(refusals=refusals)
         made = tuple(self.broker.change(key, value, changed_by) for key, value in changes.items())
         for change in made:
-            self.broker.publish(change)
+            self.broker.events.publish(change)
         return ConfigChangeResult(changes=made)
 
 
@@ -487,18 +487,10 @@ class FakeSegments:
 
 
 @attrs.define
-class FakeEvents:
-    broker: FakeBroker
-
-    def subscribe(self, listener: Callable[[BrokerEvent], None]) -> Callable[[], None]:
-        self.broker.listeners.append(listener)
-        return lambda: self.broker.listeners.remove(listener)
-
-
-@attrs.define
 class FakeBroker:
     """A broker made of constants, curves and a dictionary of dynamic configs."""
 
+    node_id: int = 1
     now_ms: int = START_MS
     started_at_ms: int = START_MS
     durability: str = "fsync"
@@ -506,7 +498,7 @@ class FakeBroker:
     dynamic: dict[str, str] = attrs.field(factory=dict)
     journal: list[SettingChange] = attrs.field(factory=list)
     samples: deque[HistorySample] = attrs.field(factory=lambda: deque(maxlen=HISTORY_SAMPLES))
-    listeners: list[Callable[[BrokerEvent], None]] = attrs.field(factory=list)
+    events: LiveEventsView = attrs.field(factory=lambda: LiveEventsView(START_MS))
     metrics_text: bytes = b"trio_broker_requests_total 1.0\n"
     topic_list: tuple[TopicInfo, ...] = attrs.field(factory=fake_topics)
     transactions: TransactionReport = attrs.field(factory=lambda: fake_transactions(START_MS))
@@ -544,7 +536,7 @@ class FakeBroker:
             connection_diagnosis=FakeConnectionDiagnosis(),
             storage=NOT_FAKED,
             tasks=NOT_FAKED,
-            events=FakeEvents(self),
+            events=self.events,
         )
         return BrokerView(cluster, node)
 
@@ -599,12 +591,7 @@ class FakeBroker:
 
     def rebalanced(self, *group_ids: str) -> None:
         """Publish that these groups have rebalanced."""
-        self.publish(GroupsRebalanced(self.now_ms, group_ids))
-
-    def publish(self, event: BrokerEvent) -> None:
-        """Pass ``event`` to all listeners."""
-        for listener in list(self.listeners):
-            listener(event)
+        self.events.publish(GroupsRebalanced(self.now_ms, group_ids))
 
     def tick(self, seconds: int = 1) -> None:
         """Let time pass, second by second."""
@@ -612,7 +599,7 @@ class FakeBroker:
             self.now_ms += 1000
             sample = self.sample()
             self.samples.append(sample)
-            self.publish(sample)
+            self.events.publish(sample)
 
     def sample(self) -> HistorySample:
         """The readings of this second: a load that comes and goes, shared by however many workers there are."""

@@ -13,12 +13,15 @@ import pytest
 import trio
 from starlette.applications import Starlette
 
-from broker_admin.app import create_app
+from broker_admin.app import create_app, create_forwarded_app
 from broker_admin.app_state import MAX_EVENT_STREAMS
+from broker_admin.forwarding import PIECE_SECONDS, answer_forwarded
 from broker_admin.logins import Logins
-from broker_admin.routes.events import HEARTBEAT_SECONDS, QUEUED_EVENTS
-from tests.admin.fake_broker import FakeBroker
+from broker_admin.routes.events import HEARTBEAT_SECONDS
+from broker_admin.views.cluster.peers import PeerUnavailable
+from tests.admin.fake_broker import FakeBroker, NoPeers
 from tests.scheduling import ORDERS, PASSES, deterministic_scheduling
+from trio_broker.broker_view.node.events import KEPT_EVENTS
 
 
 @attrs.define
@@ -41,8 +44,8 @@ class Stream:
 
 
 @asynccontextmanager
-async def open_stream(app: Starlette, *, room: float = 1000) -> AsyncIterator[Stream]:
-    """Open a stream; its reader takes ``room`` pieces without being asked, then only what is taken out."""
+async def open_stream(app: Starlette, *, room: float = 1000, broker_id: int = 1) -> AsyncIterator[Stream]:
+    """Open a broker's stream; its reader takes ``room`` pieces without being asked, then only what is taken out."""
     sender, receiver = trio.open_memory_channel[dict[str, Any]](room)
     stream = Stream(receiver)
 
@@ -51,7 +54,7 @@ async def open_stream(app: Starlette, *, room: float = 1000) -> AsyncIterator[St
         return {"type": "http.disconnect"}
 
     async def run() -> None:
-        await app(scope(), receive, sender.send)  # type: ignore[arg-type]  # plain dictionaries, as any ASGI server's
+        await app(scope(broker_id), receive, sender.send)  # type: ignore[arg-type]  # plain dictionaries, as any ASGI server's
         stream.ended.set()
 
     async with trio.open_nursery() as nursery:
@@ -62,12 +65,13 @@ async def open_stream(app: Starlette, *, room: float = 1000) -> AsyncIterator[St
         stream.disconnected.set()
 
 
-def scope() -> dict[str, Any]:
+def scope(broker_id: int = 1) -> dict[str, Any]:
+    path = f"/api/v1/brokers/{broker_id}/events"
     return {
         "type": "http",
         "method": "GET",
-        "path": "/api/v1/brokers/1/events",
-        "raw_path": b"/api/v1/brokers/1/events",
+        "path": path,
+        "raw_path": path.encode(),
         "query_string": b"",
         "root_path": "",
         "scheme": "http",
@@ -161,10 +165,8 @@ async def test_what_happens_at_the_very_moment_of_a_heartbeat_is_sent(
 
 async def test_a_stream_ends_when_its_client_is_gone(fake: FakeBroker) -> None:
     async with open_stream(create_app(fake.view)) as stream:
-        assert len(fake.listeners) == 1
         stream.disconnected.set()
         await stream.ended.wait()
-        assert fake.listeners == []
 
 
 async def test_a_stream_ends_when_the_server_stops(fake: FakeBroker) -> None:
@@ -172,20 +174,18 @@ async def test_a_stream_ends_when_the_server_stops(fake: FakeBroker) -> None:
     async with open_stream(create_app(fake.view, stopping=stopping)) as stream:
         stopping.set()
         await stream.ended.wait()
-        assert fake.listeners == []
 
 
 async def test_the_stream_of_a_reader_that_falls_behind_ends(fake: FakeBroker) -> None:
     """It connects again and reads the history; memory for it stays bounded meanwhile."""
     async with open_stream(create_app(fake.view), room=0) as stream:
         await trio.testing.wait_all_tasks_blocked()
-        fake.tick(QUEUED_EVENTS + 5)
+        fake.tick(KEPT_EVENTS + 5)
         events = 0
         while not stream.ended.is_set():
             with trio.move_on_after(1):
                 events += bool(await stream.text())
-        assert events <= QUEUED_EVENTS + 1
-        assert fake.listeners == []
+        assert events <= KEPT_EVENTS + 1
 
 
 async def test_the_number_of_streams_is_bounded(fake: FakeBroker) -> None:
@@ -228,3 +228,41 @@ async def test_a_stream_that_ended_makes_room(fake: FakeBroker) -> None:
     async with open_stream(app):
         assert app.state.app_state.streams.open == 1
     assert app.state.app_state.streams.open == 0
+
+
+@attrs.define
+class OneOther(NoPeers):
+    """Broker 2, which answers while there is an app of it."""
+
+    app: Starlette | None
+
+    def broker_ids(self) -> list[int]:
+        return [2]
+
+    async def ask(self, broker_id: int, question: bytes) -> bytes:
+        if self.app is None:
+            raise PeerUnavailable("it has ended")
+        return await answer_forwarded(self.app, question)
+
+
+async def test_the_stream_of_another_broker_is_passed_on_until_that_does_not_answer(
+    fake: FakeBroker, autojump_clock: trio.testing.MockClock
+) -> None:
+    other = FakeBroker(node_id=2)
+    peers = OneOther(create_forwarded_app(other.view))
+    app = create_app(attrs.evolve(fake.view, cluster=attrs.evolve(fake.view.cluster, peers=peers)))
+    async with open_stream(app, broker_id=2) as stream:
+        other.tick()
+        other.rebalanced("checkout")
+        before = trio.current_time()
+        sample, groups, _ = (await stream.text()).split("\n\n")
+        assert trio.current_time() - before == pytest.approx(PIECE_SECONDS)
+        assert (sample.partition("\n")[0], groups.partition("\n")[0]) == ("event: sample", "event: groups")
+        assert (await stream.text()).startswith(":"), "nothing has happened meanwhile"
+        other.tick(KEPT_EVENTS + 1)
+        await stream.ended.wait()
+    async with open_stream(app, broker_id=2) as stream:
+        peers.app = None
+        await stream.ended.wait()
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        assert (await client.get("/api/v1/brokers/2/events")).status_code == 502

@@ -11,11 +11,13 @@ import pytest
 import trio
 
 from broker_admin.views.cluster.config import SettingChange
+from broker_admin.views.node.events import EventsForgotten
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.running_broker import BROKER_RESOURCE, connected, crashing, running, view_of
 from trio_broker.broker_view.cluster.config import settings_in
 from trio_broker.broker_view.live import LiveBrokerView
+from trio_broker.broker_view.node.events import KEPT_EVENTS
 from trio_broker.config import keys
 from trio_broker.config.entries import ConfigSource
 from trio_broker.config.validators import MAX_POOL_SIZE
@@ -327,18 +329,21 @@ async def test_what_a_kafka_client_only_tried_is_not_in_the_journal(broker, clie
     assert setting_changes(view) == []
 
 
-# --- who listens ---
+# --- events ---
 
 
-async def test_a_listener_receives_changes_and_samples_until_it_unsubscribes(broker, view):
-    heard: list[object] = []
-    enough = view.node.events.subscribe(heard.append)
+async def test_a_reader_of_events_gets_changes_and_samples_until_it_has_fallen_behind(broker, view):
+    events = view.node.events
+    before = events.newest
     await view.cluster.config.change({"num.io.threads": "8"}, changed_by="a test")
     broker.server.sample(perf_counter_ns())
-    assert [type(event) for event in heard] == [SettingChange, HistorySample]
-    enough()
-    broker.server.sample(perf_counter_ns())
-    assert len(heard) == 2
+    assert [type(event) for event in events.after(before)] == [SettingChange, HistorySample]
+    assert (events.after(events.newest), len(events.after(before + 1))) == ([], 1)
+    for _ in range(KEPT_EVENTS - 1):
+        broker.server.sample(perf_counter_ns())
+    for forgotten in (before, events.newest + 1):
+        with pytest.raises(EventsForgotten):
+            events.after(forgotten)
 
 
 async def test_the_history_keeps_every_sample(broker, view):

@@ -120,7 +120,7 @@ class LiveBrokerView(BrokerView):
     def __init__(
         self, services: BrokerServices, server: SocketServer, is_stopping: Callable[[], bool], admin_url: str = ""
     ) -> None:
-        events, readings = LiveEventsView(), LiveReadingsView(services, server)
+        events, readings = LiveEventsView(services.clock.now_ms()), LiveReadingsView(services, server)
         cluster = LiveClusterView(services, events, readings)
         identity = LiveIdentityView(services, is_stopping)
         super().__init__(cluster, LiveNodeView(services, server, identity, cluster, events, readings, admin_url))

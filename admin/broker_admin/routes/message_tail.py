@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import AppState, state_of
-from broker_admin.event_stream import EventStream, SendText, require_room
+from broker_admin.event_stream import STILL_HERE, EventStream, SendText, require_room
 from broker_admin.filters.record_filter import RecordFilter, Verdict
 from broker_admin.messages.pace import run_in_slices
 from broker_admin.messages.query import RecordSelection, chosen_partitions, compiled_filter, decoders_of
@@ -106,7 +106,7 @@ class MessageTail:
             if errors:
                 return f"the topic cannot be read any more: {errors[0]}"
             if not any(each.size_bytes for each in fetched):
-                await send_text(": still here\n\n")
+                await send_text(STILL_HERE)
                 continue
             found = TailRound()
             await run_in_slices(self.walk(fetched, found), self.state.search_threads)

@@ -55,7 +55,7 @@ def broker_node(context: Context, broker_id: int) -> BrokerNode | None:
 
 
 def controller_for_clients(own_id: int, nodes: Iterable[BrokerNode]) -> int:
-    """The broker among ``nodes`` that clients are told is the controller, as each takes what is the controller's.
+    """The broker among ``nodes`` that clients take for the controller; any of them takes what is the controller's.
 
     That is this one, but while it is fenced, or has yet to read that it is not: a client would wait for its address.
     """

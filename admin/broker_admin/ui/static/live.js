@@ -4,7 +4,7 @@
  * local times.
  *
  * A page is in one of three states. *Live*: the event stream is open. *Polling*: the server refused the stream because
- * all of them are taken, or the page is about another broker than the one that serves it, so the page reads everything every two seconds. *Lost*: the broker does not answer; the page
+ * all of them are taken, so the page reads everything every two seconds. *Lost*: the broker does not answer; the page
  * goes on trying, and once a reading is overdue it greys all readings and says in a banner how old they are.
  *
  * `?still` in the address draws once and opens no stream, for pictures and for print.
@@ -226,7 +226,6 @@ function connect(load, handlers) {
 /** An EventSource does not show the status of the answer that ended it, so the same address is asked for that. */
 async function showWhyRefused() {
   const answer = await fetch(`${nodeApi}/events`, { method: "HEAD" });
-  if (answer.status === 421) showState("polling", `polling every ${POLL_MS / 1000} s: asked through another broker`);
   if (answer.status !== 503) return;
   const most = document.body.dataset.maxEventStreams;
   showState("polling", `polling every ${POLL_MS / 1000} s: all ${most} streams are taken`);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Protocol
 
 from broker_admin.views.cluster.config import SettingChange
@@ -11,16 +11,29 @@ from trio_broker.cluster.cluster_event import ClusterChanged
 from trio_broker.metrics.history import HistorySample
 
 BrokerEvent = HistorySample | SettingChange | GroupsRebalanced | ClusterChanged
-"""What a listener receives: each new sample, each change of a setting by any client, rebalances, and what happens in
-the cluster."""
+"""Each new sample, each change of a setting by any client, rebalances, and what happens in the cluster."""
+
+
+class EventsForgotten(Exception):
+    """The events that a reader wants next are not kept any more."""
 
 
 class EventsView(Protocol):
-    """The events of a broker, as the admin app receives them."""
+    """The newest events of a broker, numbered in the order in which they happened."""
 
-    def subscribe(self, listener: Callable[[BrokerEvent], None]) -> Callable[[], None]:
-        """Call ``listener`` on the event loop with every event from now on; returns what ends that.
+    @property
+    def newest(self) -> int:
+        """The number of the newest event. Those of a later life of the broker are higher."""
+        ...
 
-        The listener returns at once and does not raise.
+    def after(self, number: int) -> Sequence[BrokerEvent]:
+        """The events after that with ``number``.
+
+        Raises:
+            EventsForgotten: there were too many since, or it was never given.
         """
+        ...
+
+    async def wait(self) -> None:
+        """Wait for the next event."""
         ...
