@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from broker_admin.event_stream import EventStream
 from broker_admin.messages.query import RecordSelection, compiled_filter, decoders_of
 from broker_admin.routes import message_tail
 from broker_admin.routes.message_tail import MessageTail
-from broker_admin.views.cluster.messages import NewMessage
+from broker_admin.views.cluster.messages import NewMessage, PartitionBatches
 from tests.admin.live_admin import LiveAdmin
 from tests.partition.real_logs import delete_topics
 
@@ -96,6 +97,8 @@ async def test_it_ends_by_itself_and_with_its_topic(live: LiveAdmin, monkeypatch
     await tail.run()
     assert await tail.events.receive() == ("end", "ten minutes are over")
     monkeypatch.setattr(message_tail, "TAIL_SECONDS", 600)
+    # Its log is gone, and the metadata have it still.
+    monkeypatch.setattr(message_tail, "UNREADABLE_SECONDS", 0)
     tail = OpenTail(live)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tail.run)
@@ -103,3 +106,23 @@ async def test_it_ends_by_itself_and_with_its_topic(live: LiveAdmin, monkeypatch
         name, reason = await tail.events.receive()
         assert name == "end"
         assert "cannot be read any more" in reason
+
+
+async def test_it_goes_on_after_an_election(live: LiveAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    await live.kafka.create_topic("orders")
+    messages = live.view.cluster.messages
+    await messages.append("orders", [NewMessage(b"k", b"v")])
+    fetch, elections = messages.fetch_batches, [1]
+
+    async def fetch_batches(*arguments: Any, **limits: Any) -> Sequence[PartitionBatches]:
+        if elections:
+            return [PartitionBatches(0, 0, 0, lambda: iter(()), f"NOT_LEADER_OR_FOLLOWER {elections.pop()}")]
+        return await fetch(*arguments, **limits)
+
+    monkeypatch.setattr(messages, "fetch_batches", fetch_batches)
+    tail = OpenTail(live)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tail.run)
+        name, data = await tail.events.receive()
+        assert (name, elections, len(data["records"])) == ("records", [], 1)
+        tail.gone.set()

@@ -2,8 +2,8 @@
 
 ``event: records`` has up to fifty rows, at most four times a second, and how many were skipped: those that did not fit,
 and those that came faster than they are looked at. ``event: end`` says why the stream ends: after ten minutes, when the
-topic goes, or when the server stops. Nothing is queued: while the client does not take what was sent, nothing is read,
-and afterwards the stream is back at the newest records.
+topic goes, or when the server stops. It goes on when another broker leads. Nothing is queued: while the client does not
+take what was sent, nothing is read, and afterwards the stream is back at the newest records.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ ROWS_PER_ROUND = 50
 
 ROUND_BYTES = 512 * 1024
 """What is read in a round. Of a topic that gets more than 2 MB a second, the rest is skipped."""
+
+UNREADABLE_SECONDS = 30.0
+"""How long a partition may lack a leader, or one that answers: longer than an election takes."""
 
 WAIT_SECONDS = 5.0
 """How long a fetch waits for records; then a comment line shows that the stream lives."""
@@ -98,15 +101,21 @@ class MessageTail:
 
     async def forward(self, send_text: SendText) -> str:
         """Send rounds of records until they cannot be read any more; returns why."""
+        last_whole = trio.current_time()
         while True:
             fetched = await self.state.cluster.messages.fetch_batches(
                 self.topic, self.positions, max_bytes=ROUND_BYTES, max_wait_seconds=WAIT_SECONDS
             )
             errors = [each.error for each in fetched if each.error is not None]
-            if errors:
+            if not errors:
+                last_whole = trio.current_time()
+            elif trio.current_time() - last_whole > UNREADABLE_SECONDS or await self.is_gone():
                 return f"the topic cannot be read any more: {errors[0]}"
+            fetched = [each for each in fetched if each.error is None]
             if not any(each.size_bytes for each in fetched):
                 await send_text(STILL_HERE)
+                if errors:
+                    await trio.sleep(ROUND_SECONDS)
                 continue
             found = TailRound()
             await run_in_slices(self.walk(fetched, found), self.state.search_threads)
@@ -124,6 +133,9 @@ class MessageTail:
             )
             await send_text(f"event: records\ndata: {data}\n\n")
             await trio.sleep(ROUND_SECONDS)
+
+    async def is_gone(self) -> bool:
+        return await self.state.cluster.messages.readable_partitions(self.topic) is None
 
     def walk(self, fetched: Sequence[PartitionBatches], found: TailRound) -> Iterator[None]:
         """Look at what was fetched. Runs in a worker thread, in slices."""
