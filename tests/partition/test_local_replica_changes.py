@@ -1,10 +1,12 @@
-"""What the cluster decides about the replicas of this broker: deletes, then followers, then leaders."""
+"""What the cluster decides about the replicas of this broker: deletes, then leaders, then followers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -31,6 +33,27 @@ async def test_a_leadership_that_was_lost_is_not_gone_on_with(replicas):
     await apply(replicas, leaders={0: led(2, 2)})
     await append_to_leader(replicas, partition, batch(b"a"))
     assert partition.log.latest_epoch == 2
+
+
+async def test_a_broker_leads_before_it_asks_others_and_waits_for_none_that_is_busy(replicas):
+    """Clients and followers that have read of it before come while it does so."""
+    led_before_fetching: list[bool] = []
+
+    class Fetchers:
+        async def apply_local_changes(self, changes: LocalReplicaChanges) -> None:
+            led_before_fetching.extend(each.state.is_leader for each in replicas.topic("orders").partitions.values())
+            is_synced.set()
+
+    await apply(replicas, followers={index: followed(1) for index in range(3)})
+    replicas.fetchers = Fetchers()
+    is_synced = trio.Event()
+    partitions = replicas.topic("orders").partitions
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partitions[1].writer.execute, is_synced.wait)
+        await trio.testing.wait_all_tasks_blocked()
+        await apply(replicas, leaders={0: led(2, 2), 1: led(2, 2)}, followers={2: followed(2)})
+    assert led_before_fetching == [True, False, False]
+    assert [each.state.is_leader for each in partitions.values()] == [True, True, False]
 
 
 async def test_a_follower_begins_no_epoch_of_its_own(replicas):

@@ -48,7 +48,7 @@ from trio_broker.partition.fetch_sessions import FetchSessionCache
 from trio_broker.partition.flusher import Flusher, FlusherStatistics
 from trio_broker.partition.follower_appends import FollowerAppends
 from trio_broker.partition.in_sync_replicas import PendingPartitionChange
-from trio_broker.partition.leader_and_isr import LocalReplicaChanges, LocalTopicChanges
+from trio_broker.partition.leader_and_isr import LeaderAndIsr, LocalReplicaChanges, LocalTopicChanges
 from trio_broker.partition.leader_appends import LeaderAppends
 from trio_broker.partition.local_partitions import LocalPartitions
 from trio_broker.partition.local_topics import LocalTopic
@@ -60,6 +60,7 @@ from trio_broker.partition.remote_replicas import FollowerFetch, ReplicaBrokers
 from trio_broker.partition.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
 from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
 from trio_broker.partition.replication_quota_manager import leader_quota
+from trio_broker.partition.writer import PartitionWriter
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.storage.log_manager import LogManager
@@ -203,12 +204,13 @@ class ReplicaManager:
     # ---- what the cluster decides ---------------------------------------------------------------------------------
 
     async def apply_local_changes(self, changes: LocalReplicaChanges) -> None:
-        """Hold, lead and follow what the cluster wants: deletes first, then followers, then leaders.
+        """Hold, lead and follow what the cluster wants: deletes first, then leaders, then followers.
 
-        So a topic that is created again never finds the files of the old one, and nobody waits for a leader that waits
-        for the deletion of what is not its own. Applying the same twice changes nothing. A topic of the same name with
-        another id is an earlier one that was deleted: its records go first. A log that cannot be opened affects its
-        partition alone.
+        So a topic that is created again never finds the files of the old one, and this broker leads before it asks
+        others: clients and followers may have read of it before, come while it does so, and are sent away by one that
+        does not lead yet. A leader that has to wait for what it did as a follower is waited for at last. Applying the
+        same twice changes nothing. A topic of the same name with another id is an earlier one that was deleted: its
+        records go first. A log that cannot be opened affects its partition alone.
         """
         await self._assignments.execute(partial(self._apply_local_changes, changes))
 
@@ -221,18 +223,25 @@ class ReplicaManager:
                 opened.append((await self.local_partitions.open(topic), topic))
             except (OSError, CorruptCheckpoint) as error:
                 log.error("topic %s cannot be held: %s", topic.name, error)
-        # In turns both ways: of many topics none may be followed, and one may have ten thousand partitions.
+        waiting: list[tuple[PartitionWriter, LeaderAndIsr]] = []
+        # In turns both ways: of many topics none may be led, and one may have ten thousand partitions.
+        async for local, topic in InTurns(opened):
+            async for index, decided in InTurns(topic.leaders.items()):
+                # Most have been led since they were opened, a moment ago.
+                if (partition := local.partitions.get(index)) is None or partition.writer.has_led_by(decided):
+                    continue
+                if partition.writer.is_busy:
+                    waiting.append((partition.writer, decided))
+                else:
+                    partition.writer.lead_at_once(decided, self.clock.monotonic())
         async for local, topic in InTurns(opened):
             async for index, decided in InTurns(topic.followers.items()):
                 if partition := local.partitions.get(index):
                     partition.writer.make_follower(decided)
         if self.fetchers is not None:
             await self.fetchers.apply_local_changes(changes)
-        async for local, topic in InTurns(opened):
-            async for index, decided in InTurns(topic.leaders.items()):
-                # Most have been led since they were opened, a moment ago.
-                if (partition := local.partitions.get(index)) and not partition.writer.has_led_by(decided):
-                    await partition.writer.make_leader(decided, self.clock.monotonic())
+        for writer, decided in waiting:
+            await writer.make_leader(decided, self.clock.monotonic())
 
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration, as far as it has read the metadata."""
