@@ -25,13 +25,22 @@ from tests.simulation.simulated_metadata_store import (
     simulate_metadata_store,
 )
 
-SEEDS = range(15)
+SEEDS = range(8)
 """A few seconds."""
 
-MORE_SEEDS = range(15, 1500)
+MORE_SEEDS = range(8, 1500)
 """Ten minutes."""
 
 SEEDS_OF_BUGS = range(20)
+
+CHOSEN = {
+    "an_unknown_append_is_repeated_behind_the_end": 4,
+    "what_is_unknown_counts_as_not_done": 5,
+    "a_failed_comparison_counts_as_not_done": 9,
+    "a_claim_trusts_what_it_has_read": 9,
+}
+"""Seeds that showed bugs which the first seeds do not show, when this was written. If they do no more, others do."""
+
 EVENTS_PER_SECOND = 0.3
 
 LEASES_END_EARLY = attrs.evolve(SOME_FAULTS, early_expiry=0.5)
@@ -70,5 +79,6 @@ def test_one_seed_is_one_run():
 def test_a_bug_is_found(monkeypatch: pytest.MonkeyPatch, bug: str):
     getattr(metadata_store_bugs, bug)(monkeypatch)
     promise, faults = BUGS[bug]
-    results = (simulate_metadata_store(seed, Plan(faults, EVENTS_PER_SECOND)) for seed in SEEDS_OF_BUGS)
+    seeds = (CHOSEN.get(bug, SEEDS_OF_BUGS.start), *SEEDS_OF_BUGS)
+    results = (simulate_metadata_store(seed, Plan(faults, EVENTS_PER_SECOND)) for seed in seeds)
     assert any(text.startswith(promise) for result in results for text in result.violations)
