@@ -27,6 +27,7 @@ import time
 import xml.etree.ElementTree
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -51,13 +52,12 @@ LANES: Mapping[str, tuple[str, ...]] = {
     ),
     "compat": ("compat/",),
     "spark units": ("spark/", "compat/test_spark_"),
-    "simulation": ("simulation/", "checking/", "bench/"),
-    "state": ("coordinator/", "partition/", "storage/", "network/"),
     "requests": ("handlers/", "protocol/"),
+    "state": ("coordinator/", "partition/", "storage/", "network/"),
+    "simulation": ("simulation/", "checking/", "bench/"),
 }
-"""Beginnings of paths below ``tests/``, by lane, in the order in which the lanes start where their times are not known:
-first those that wait most, so that those that only compute fill the processors up to the end. Each costs seconds of CPU
-by itself: a pytest with its imports, and for most a fork server and a browser or a JVM."""
+"""Beginnings of paths below ``tests/``, by lane, in the order in which the lanes start where their times are not known.
+Each costs seconds of CPU by itself: a pytest with its imports, and for most a fork server and a browser or a JVM."""
 
 SPARK_SESSION = "spark session"
 """The lane of all files with a test that takes the Spark session of the run, wherever they are: each lane would start a
@@ -69,8 +69,16 @@ TAKES_SESSION = re.compile(r"^ *def \w+\((?:[^()]*,\s*)?\s*spark\b\s*[:,)]", re.
 TYPES = "types"
 """The lane of mypy."""
 
-DEFAULT_JOBS = 3 * processor_count()
-"""A lane uses a third of a processor: its tests wait for other processes, sockets, timers and the disk."""
+ONLY_COMPUTE = frozenset({TYPES, "requests", "state", "simulation"})
+"""Lanes whose tests hardly wait. They start last and get what the others leave of the processors, up to the end: at
+equal rights they are over first, and the processors idle behind them."""
+
+NICE = 5
+"""What Unix calls it to leave a processor to others: such a lane gets a third of what another one gets beside it."""
+
+DEFAULT_JOBS = 4 * processor_count()
+"""A lane that waits uses a third of a processor: it waits for other processes, sockets, timers and the disk. One more
+for each processor only computes."""
 
 PROGRESS = re.compile(r"^[.FEsxX]+ +\[ *\d+%\]\n?", re.MULTILINE)
 """The lines in which pytest shows how far it is: in the way where only the beginning of a long output is kept."""
@@ -137,6 +145,7 @@ class Lane:
                 stdin=subprocess.DEVNULL,
                 cwd=ROOT,
                 env=environment,
+                preexec_fn=partial(os.nice, NICE if self.name in ONLY_COMPUTE else 0),
             )
 
     def ended(self, status: int, cpu_seconds: float) -> None:
@@ -211,7 +220,11 @@ def read_times() -> dict[str, Took]:
 
 def longest_first(lanes: Iterable[Lane], times: Mapping[str, Took]) -> list[Lane]:
     """The lanes in the order in which they start; of those whose time is not known, the order is kept."""
-    return sorted(lanes, key=lambda lane: -times[lane.name].seconds if lane.name in times else float("-inf"))
+
+    def order(lane: Lane) -> tuple[bool, float]:
+        return lane.name in ONLY_COMPUTE, -times[lane.name].seconds if lane.name in times else float("-inf")
+
+    return sorted(lanes, key=order)
 
 
 def run(lanes: list[Lane], jobs: int, out: IO[str] = sys.stdout, *, are_whole: bool = True) -> bool:
@@ -288,7 +301,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     files = files_with_tests() if options.changed is None else needed_tests(changed_paths(options.changed))
-    lanes = [Lane(TYPES, [sys.executable, "-m", "mypy"]), *pytest_lanes(files)]
+    lanes = [*pytest_lanes(files), Lane(TYPES, [sys.executable, "-m", "mypy"])]
     chosen = [lane for lane in lanes if lane.name in options.only]
     return 0 if run(chosen, options.jobs, are_whole=options.changed is None) else 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -178,11 +179,17 @@ def test_times_that_cannot_be_read_are_not_known(text: str) -> None:
     assert read_times() == {}
 
 
-def test_the_longest_lane_starts_first() -> None:
-    given = [Lane(name, []) for name in ("types", "core", "new", "spark session")]
-    times = {"types": Took(60, 60), "core": Took(100, 90), "spark session": Took(200, 80)}
-    assert [lane.name for lane in longest_first(given, times)] == ["new", "spark session", "core", "types"]
-    assert longest_first(given, {}) == given
+def test_the_longest_lane_starts_first_and_those_that_only_compute_last() -> None:
+    given = [Lane(name, []) for name in ("types", "state", "core", "new", "spark session")]
+    times = {"types": Took(300, 60), "core": Took(100, 90), "spark session": Took(200, 80), "state": Took(400, 80)}
+    assert [lane.name for lane in longest_first(given, times)] == ["new", "spark session", "core", "state", "types"]
+    assert [lane.name for lane in longest_first(given, {})] == ["core", "new", "spark session", "types", "state"]
+
+
+@pytest.mark.parametrize(("name", "nice"), [("core", 0), ("state", lanes.NICE)])
+def test_a_lane_that_only_computes_leaves_the_processors_to_the_others(name: str, nice: int) -> None:
+    lane = Lane(name, [sys.executable, "-c", f"import os; assert os.nice(0) == {min(19, os.nice(0) + nice)}"])
+    assert run_lanes(lane)[0]
 
 
 def test_a_lane_that_took_much_more_cpu_than_the_last_time_is_named() -> None:
