@@ -11,7 +11,7 @@ import random
 import struct
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import attrs
@@ -300,14 +300,21 @@ async def each_behind_another(ask: Callable[..., Awaitable[Any]], requests: Sequ
     """``ask`` each request when the one before is answered, or lets it begin, as a connection without a Processor has
     it; returns as ``Connection.ask_together``."""
     responses: dict[int, Any] = {}
+    is_lost = False
 
     async def ask_one(index: int, lets_next: trio.Event) -> None:
-        with suppress(ConnectionLost):
+        nonlocal is_lost
+        try:
             responses[index] = await ask(requests[index], version, lets_next=lets_next)
+        except ConnectionLost:
+            is_lost = True
         lets_next.set()
 
     async with trio.open_nursery() as nursery:
         for index in range(len(requests)):
+            # Nothing comes through behind what was lost: that would be a gap in one connection.
+            if is_lost:
+                break
             lets_next = trio.Event()
             nursery.start_soon(ask_one, index, lets_next)
             await lets_next.wait()
