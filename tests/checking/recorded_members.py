@@ -48,6 +48,7 @@ import kafka.errors
 import kafka.structs
 
 from tests.checking.history import NO_GENERATION, Draft, Op, Record, Recorder
+from tests.forgotten_assignment import rejoin_if_forgotten
 
 log = logging.getLogger(__name__)
 
@@ -306,6 +307,7 @@ class KafkaPythonRange(RecordedMember):
         self.consumer.subscribe([topic], listener=_KafkaPythonListener(self))
 
     def poll(self) -> None:
+        rejoin_if_forgotten(self.consumer)
         for records in self.consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=POLL_RECORDS).values():
             self.received(Record(each.partition, each.offset, int(each.value)) for each in records)
 

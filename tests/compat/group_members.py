@@ -22,6 +22,7 @@ import kafka.structs
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AiokafkaRange
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
+from tests.forgotten_assignment import rejoin_if_forgotten
 from tests.waits import scaled, within
 
 T = TypeVar("T")
@@ -322,12 +323,7 @@ class KafkaPythonMember(Member):
         self.consumer.close()
 
     def poll(self) -> list[Received]:
-        # kafka-python 3.0.12 passes over an assignment that comes between two polls when it was a change of metadata
-        # that had made it join again, and waits for ever then.
-        coordinator = self.consumer._coordinator
-        joining = coordinator._join_task
-        if joining is not None and joining.is_done and not coordinator.need_rejoin():
-            coordinator.request_rejoin()
+        rejoin_if_forgotten(self.consumer)
         polled = self.consumer.poll(timeout_ms=int(POLL_SECONDS * 1000))
         return [
             Received(Place(*place), record.offset, record.value)
