@@ -6,7 +6,7 @@ Changes are made by the controller, which answers them, whichever broker is aske
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import attrs
@@ -26,13 +26,13 @@ from broker_admin.access_list import (
     select_users,
 )
 from broker_admin.app_state import cluster_of
-from broker_admin.callers import caller_in
+from broker_admin.delegation_tokens import is_own, visible_tokens
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
-from broker_admin.requirements import in_handler, is_judged, kept, left_out, may, of_cluster, require, requires
+from broker_admin.requirements import in_handler, left_out, of_cluster, require, requires
 from broker_admin.routing import ControllerRoute, Route
 from broker_admin.schemas import bounded
 from broker_admin.tokens import Role
@@ -241,28 +241,6 @@ async def get_users(request: Request) -> Response:
     return await json_response_from_thread(await trio.to_thread.run_sync(select_users, users, query))
 
 
-async def visible_tokens(request: Request) -> Sequence[TokenEntry]:
-    """The delegation tokens that the caller may see, which are those that concern it, and those it has a right to."""
-    tokens = await cluster_of(request).access.tokens()
-    if not is_judged(request):
-        return tokens
-    caller = principal_of(request)
-    return await kept(
-        tokens,
-        lambda token: (
-            caller in (token.owner, token.requester, *token.renewers)
-            or may(request, DESCRIBE_DELEGATION_TOKEN, token.token_id)
-            or may(request, DESCRIBE_TOKENS, token.owner)
-        ),
-    )
-
-
-def principal_of(request: Request) -> str:
-    """As whom a user of the broker is known; empty of who has none."""
-    caller = caller_in(request.scope)
-    return "" if caller is None else caller.principal
-
-
 class TokensEndpoint(HTTPEndpoint):
     """The delegation tokens."""
 
@@ -283,7 +261,7 @@ class TokensEndpoint(HTTPEndpoint):
         if not found:
             raise Problem(404, "there is no such token; /api/v1/tokens lists those there are")
         [token] = found
-        if is_judged(request) and principal_of(request) not in (token.owner, *token.renewers):
+        if not is_own(request, token):
             require(request, ALTER_CLUSTER)
         with answered_refusals():
             await cluster_of(request).access.end_token(token, changed_by=caller_name(request), dry_run=query.dry_run)

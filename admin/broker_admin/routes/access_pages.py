@@ -21,10 +21,10 @@ from broker_admin.access_list import (
     select_users,
 )
 from broker_admin.app_state import cluster_of
+from broker_admin.delegation_tokens import visible_tokens
 from broker_admin.operations import query_of
 from broker_admin.pages import frame, page_response, render_template
 from broker_admin.requirements import in_handler, left_out, may, of_cluster, requires
-from broker_admin.routes.access import visible_tokens
 from broker_admin.routing import Route
 from broker_admin.tables import Column, ListTable
 from broker_admin.tokens import Role
