@@ -9,7 +9,9 @@ import pytest
 import trio
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.alter_client_quotas import AlterClientQuotasRequest, OpData
 from kafka_wire.messages.api_versions import ApiVersionsRequest
+from kafka_wire.messages.describe_client_quotas import EntityData
 from kafka_wire.messages.metadata import MetadataRequest
 from kafka_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafka_wire.messages.sasl_handshake import SaslHandshakeRequest
@@ -18,6 +20,7 @@ from tests.running_broker import Connection, make_broker, running
 from trio_broker.broker import Broker
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
+from trio_broker.network.connection import ConnectionState
 from trio_broker.security.sasl.authenticators import MAX_LOGIN_BYTES
 
 JAAS = (
@@ -91,6 +94,23 @@ async def test_a_user_s_name_can_neither_forge_a_line_of_the_log_nor_fill_it(bro
     (line,) = [each for each in caplog.text.splitlines() if "login failed" in each]
     assert line.isprintable()
     assert len(line) < 1000
+
+
+async def test_to_come_anew_is_no_way_around_a_quota(broker, connection):
+    await log_in(connection, b"\0alice\0alice-secret")
+    await connection.create_topic("t")
+    set_rate = AlterClientQuotasRequest.EntryData(
+        entity=[EntityData(entity_type="user", entity_name="alice")],
+        ops=[OpData(key="producer_byte_rate", value=1.0, remove=False)],
+    )
+    await connection.ask(AlterClientQuotasRequest(entries=[set_rate], validate_only=False), 1)
+    assert await connection.produce("t", b"more than ten bytes") == ErrorCode.NONE
+    await connection.stream.aclose()
+    (endpoint,) = broker.bound_endpoints
+    async with await trio.open_tcp_stream("127.0.0.1", endpoint.port) as stream:
+        assert await log_in(Connection(stream), b"\0alice\0alice-secret") == ErrorCode.NONE
+        states = {each.info.peer_port: each.state for each in broker.server.connections()}
+        assert states[stream.socket.getsockname()[1]] is ConnectionState.THROTTLED
 
 
 async def test_nothing_else_is_served_before_a_login(broker, connection):

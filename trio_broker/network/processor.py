@@ -117,6 +117,9 @@ IsServed: TypeAlias = Callable[[int, int], bool]
 AsyncWork: TypeAlias = Callable[[], Awaitable[Any]]
 GoOn: TypeAlias = Callable[[Connection, outcome.Outcome[Any]], None]
 
+LoginThrottleSeconds: TypeAlias = Callable[[str, str], float]
+"""How long a connection is not read behind the login of a user with a client id."""
+
 RecordRequest: TypeAlias = Callable[[str, str, int], None]
 """Notes for the quota of a user with a client id how many nanoseconds a request has taken."""
 
@@ -141,6 +144,7 @@ class ProcessorContext:
     assign: Callable[[Connection, int | None], None]
     closed: Callable[[Connection, CloseConnection], None]
     record_request: RecordRequest
+    login_throttle_seconds: LoginThrottleSeconds
     stopping: CloseConnection | None = None
     admin_url: str | None = None
     selectors: select.poll = attrs.field(factory=select.poll)
@@ -573,9 +577,15 @@ class Processor:
             return True
         connection.client.requests_by_version[step.header.api_key << VERSION_BITS | step.header.api_version] += 1
         if step.user is not None:
-            connection.principal = KafkaPrincipal(USER_TYPE, step.user, step.by_token)
+            self._identify(connection, KafkaPrincipal(USER_TYPE, step.user, step.by_token))
         self.respond(connection, request, step.answer)
         return True
+
+    def _identify(self, connection: Connection, principal: KafkaPrincipal) -> None:
+        """Note who sends the next request, and when that may be read."""
+        connection.principal = principal
+        if seconds := self.context.login_throttle_seconds(principal.name, connection.client_id):
+            connection.throttled_until = trio.current_time() + seconds
 
     async def _end_login(self, connection: Connection, request: QueuedRequest, seconds: float, step: SaslStep) -> None:
         """Answer a login that has failed after ``seconds``, so that guessing takes that long, and close its
@@ -708,11 +718,14 @@ class Processor:
         if is_done:
             self.context.handshakes.pop(connection, None)
             if connection.authenticator is None:
-                connection.principal = connection.channel.principal()
+                self._identify(connection, connection.channel.principal())
             connection.state, connection.frame_deadline = ConnectionState.IDLE, 0.0
         if connection.command is not None:
             self.execute(connection, connection.command)
-        elif is_done or connection.was_reported:
+        elif is_done:
+            connection.is_readable = True
+            self._read_on(connection)
+        elif connection.was_reported:
             connection.is_readable = True
             self.go_on_soon(connection)
 

@@ -129,6 +129,7 @@ class SocketServer:
             self._assign,
             self._connection_closed,
             self.client_quotas.record_request,
+            self.client_quotas.login_throttle_seconds,
         )
         self._tls = tls
         self._accept = accept

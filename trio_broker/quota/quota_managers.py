@@ -19,6 +19,9 @@ from trio_broker.quota.client_quotas import NO_QUOTAS, ClientQuotas, QuotaKey
 from trio_broker.quota.rate import Rate
 from trio_broker.runtime.clock import Clock
 
+MAX_LOGIN_THROTTLE_SECONDS: Final = 20.0
+"""How long a connection waits behind its login: the answer cannot say so, and clients take 30 seconds for the end."""
+
 PERCENT_OF_NANOSECONDS: Final = 100 / 1e9
 """Of one thread, in a second."""
 
@@ -55,6 +58,11 @@ class QuotaManagers:
         """How long a client must wait for the time that its requests have taken: one window at most, as in Kafka, since
         time is measured on a machine that has other work."""
         return min(self.request.throttle_seconds(user, client_id), self._max_request_seconds)
+
+    def login_throttle_seconds(self, user: str, client_id: str) -> float:
+        """How long a connection is not read behind the login of a client above its quota of bytes produced, as its
+        others are not: to come anew would be a way around it. A Fetch above its quota gets no records anyway."""
+        return min(self.produce.throttle_seconds(user, client_id), MAX_LOGIN_THROTTLE_SECONDS)
 
     def note_throttled(self, seconds: float) -> None:
         """A client waits after a request."""
