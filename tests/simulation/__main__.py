@@ -2,7 +2,8 @@
 
 With ``--transactions`` they are of transactions alone, with ``--lost`` of such that power cuts take in page-cache mode,
 with ``--waits`` of readers that wait, with ``--metadata-store`` of several brokers' metadata in etcd, and with
-``--cluster`` of short and ``--long-cluster`` of long lives of whole clusters.
+``--cluster`` of short and ``--long-cluster`` of long lives of whole clusters. Where names of faults follow PROCESSES of
+these two, no others happen.
 Prints each seed that breaks a promise, with what it broke, and at the end what happened in all of them. Exits with 1 if
 there was one.
 """
@@ -11,12 +12,14 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from tests.simulation.cluster.cluster_faults import FAULTS
 from tests.simulation.cluster.cluster_seeds import simulate_all
 from tests.simulation.cluster.cluster_simulation import ClusterResult, DrawPlan, Plan
 from tests.simulation.simulated_metadata_store import MetadataStoreResult, simulate_metadata_store
@@ -47,9 +50,13 @@ SEEDS_AT_ONCE = 250
 """Of clusters in one process, which prepares each of their beginnings once."""
 
 
-def simulate_clusters(kind: str, seeds: Sequence[int]) -> tuple[list[int], Counter[str]]:
+def simulate_clusters(kind: str, faults: tuple[str, ...], seeds: Sequence[int]) -> tuple[list[int], Counter[str]]:
     """Run the lives of ``seeds``; return those that break a promise, and what happened in all of them."""
     broken, total = list[int](), Counter[str]()
+
+    def draw_plan(chance: random.Random) -> Plan:
+        plan = CLUSTER_KINDS[kind](chance)
+        return plan.with_faults(faults) if faults else plan
 
     def report(result: ClusterResult) -> None:
         total.update(result.counts)
@@ -57,19 +64,21 @@ def simulate_clusters(kind: str, seeds: Sequence[int]) -> tuple[list[int], Count
         if result.violations:
             broken.append(result.seed)
             story = "\n  ".join(result.story[-STORY_LINES:])
-            command = f"python -m tests.simulation {kind} {result.seed} {result.seed + 1}"
+            command = f"python -m tests.simulation {kind} {result.seed} {result.seed + 1} 1 {' '.join(faults)}"
             print(f"{describe(result)}\n  {story}\n  again: {command}", flush=True)
 
-    simulate_all(seeds, report, CLUSTER_KINDS[kind])
+    simulate_all(seeds, report, draw_plan)
     return broken, total
 
 
-def cluster_main(kind: str, first: int, end: int, processes: int = 1) -> int:
+def cluster_main(kind: str, faults: tuple[str, ...], first: int, end: int, processes: int = 1) -> int:
+    if unknown := set(faults) - FAULTS.keys():
+        sys.exit(f"no faults: {sorted(unknown)}; there are {sorted(FAULTS)}")
     logging.disable(logging.CRITICAL)
     began, broken, total = time.monotonic(), list[int](), Counter[str]()
     parts = [range(first + at, min(first + at + SEEDS_AT_ONCE, end)) for at in range(0, end - first, SEEDS_AT_ONCE)]
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
-        for some_broken, counts in pool.imap_unordered(partial(simulate_clusters, kind), parts):
+        for some_broken, counts in pool.imap_unordered(partial(simulate_clusters, kind, faults), parts):
             broken += some_broken
             total += counts
             print(f"{total['seeds']} seeds, {time.monotonic() - began:.0f} s, broken: {sorted(broken)}", flush=True)
@@ -101,7 +110,7 @@ def describe(result: Result | MetadataStoreResult | ClusterResult) -> str:
 if __name__ == "__main__":
     kind, *rest = sys.argv[1:]
     if kind in CLUSTER_KINDS:
-        sys.exit(cluster_main(kind, *map(int, rest)))
+        sys.exit(cluster_main(kind, tuple(rest[3:]), *map(int, rest[:3])))
     if kind in KINDS:
         sys.exit(main(KINDS[kind], *map(int, rest)))
     sys.exit(main(simulate, *map(int, sys.argv[1:])))

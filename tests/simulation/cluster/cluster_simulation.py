@@ -7,7 +7,7 @@ must hold of replicas is looked at after each event (``replication_watch``); the
 become whole again within bounded time, and the history is checked.
 
 ``python -m tests.simulation --cluster 0 1000`` runs short ones, which begin with a cluster that is there, and
-``--long-cluster`` long ones.
+``--long-cluster`` long ones. ``--cluster 0 1000 1 reassign kill`` has no faults but these two.
 """
 
 from __future__ import annotations
@@ -148,6 +148,10 @@ class Plan:
             has_copy="delete_records" not in faults,
             has_committer=True,
         )
+
+    def with_faults(self, faults: tuple[str, ...]) -> Plan:
+        """This plan with no faults but these."""
+        return attrs.evolve(self, faults=faults, has_copy=self.has_copy and "delete_records" not in faults)
 
 
 def begin_of(seed: int) -> Begin:
