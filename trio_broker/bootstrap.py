@@ -61,7 +61,7 @@ from trio_broker.cluster.stored_controller_locator import StoredControllerLocato
 from trio_broker.cluster.stored_metadata import require_own_metadata
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import background_nursery, start_background
-from trio_broker.concurrency.yield_budget import in_turns
+from trio_broker.concurrency.yield_budget import InTurns, in_turns
 from trio_broker.config.authorizer_config import NO_AUTHORIZER, AuthorizerConfig, principals_of
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, inter_broker_listener
@@ -183,10 +183,11 @@ async def opened_directories(
         clock=runtime.clock,
         cluster_id=None if shared is None else shared.cluster_id,
         allow_new=config.node.log_dirs_allow_new,
+        is_one_of_several=shared is not None,
         sync_recovered=Durability(config.node.log_durability) is Durability.FSYNC,
     )
     require = require_metadata if shared is None else require_shared_metadata
-    await workers.run(partial(log_manager.open, partial(require, runtime.disk, directories)))
+    await workers.run(partial(log_manager.open, partial(require, runtime.disk)))
     opened, ended_well = OpenDirectories(log_manager, previous_epoch), False
     try:
         yield opened
@@ -362,7 +363,7 @@ class Opening:
             incarnation_id=incarnation_id,
             endpoints=tuple(node.advertised.values()),
             rack=node.rack,
-            log_dirs=list(log_manager.directory_ids().values()),
+            log_dirs=[id for path, id in log_manager.directory_ids().items() if log_manager.is_online(path)],
         )
         if self.shared is None:
             membership = await lead_alone(self.nursery, controller, wanted)
@@ -562,6 +563,7 @@ async def load_logs(
     loader: LogLoader, log_manager: LogManager, image: MetadataImage, config: BrokerConfig, workers: Workers
 ) -> None:
     """Open the log of every partition that the image knows; directories that it does not know become strays."""
+    node_id = config.node.node_id
 
     def config_for(topic_partition: TopicPartition, topic_id: bytes) -> LogConfig | None:
         topic = image.topics_by_id.get(topic_id)
@@ -571,7 +573,7 @@ async def load_logs(
         if topic is None or topic.name != topic_partition.topic:
             return None
         partition = topic.partitions.get(topic_partition.partition)
-        if partition is None or config.node.node_id not in partition.replicas:
+        if partition is None or node_id not in partition.replicas:
             return None
         return topic_config(topic.configs, config, topic.name)
 
@@ -579,8 +581,14 @@ async def load_logs(
         topic = image.topics.get(topic_partition.topic)
         if topic is None or topic_partition.partition not in topic.partitions:
             return None
-        return KnownPartition(topic.topic_id, topic.partitions[topic_partition.partition].leader_epoch)
+        partition = topic.partitions[topic_partition.partition]
+        return KnownPartition(topic.topic_id, partition.leader_epoch, partition.directory_of(node_id))
 
+    if any(each.failure for each in log_manager.directories):
+        async for topic in InTurns(image.topics.values()):
+            for index, partition in topic.partitions.items():
+                if node_id in partition.replicas:
+                    log_manager.expect(TopicPartition(topic.name, index))
     threads = config.log_manager.num_recovery_threads_per_data_dir
     report = await loader.load(log_manager, config_for, known_as, workers=workers, threads=threads)
     for stray in report.strays:

@@ -13,7 +13,9 @@ from kafka_wire.stored.metadata import BrokerFeature, FeatureLevelRecord, Partit
 from tests.fakes.clusters import after, cluster_image, partition_of, summary
 from tests.fakes.controllers import set_image
 from tests.fakes.images import broker_record, image_after, image_with
+from trio_broker.cluster.broker_liveness import unfencing
 from trio_broker.cluster.cluster_control import decide_broker_registration
+from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.features import SUPPORTED_WITH_REPLICAS, FeatureLevels, own_features
 from trio_broker.cluster.metadata_image import (
     CLUSTER_DEFAULT,
@@ -126,18 +128,26 @@ async def test_a_node_that_was_not_stopped_cleanly_may_have_lost_what_it_had(clu
     assert summary(fresh, 2) == (-1, (), ())
 
 
-@pytest.mark.parametrize("assigned", [UNASSIGNED_DIRECTORY, FIRST], ids=["unassigned", "assigned"])
-async def test_a_node_that_comes_without_its_log_is_not_the_last_known_leader(cluster, config, joining, assigned):
-    """Elected, it would have the others cut their logs to nothing: the partition waits for an unclean election."""
+@pytest.mark.parametrize(
+    ("assigned", "without_it"), [(UNASSIGNED_DIRECTORY, ()), (FIRST, (1,))], ids=["unassigned", "assigned"]
+)
+async def test_a_node_that_may_lead_without_its_log_is_not_the_last_known_leader(
+    cluster, config, joining, assigned, without_it
+):
+    """Elected, it would have the others cut their logs to nothing: the partition waits for an unclean election. Where
+    the directory is known, it waits for that."""
     stopped = after(cluster, await decide(cluster, config, joining))
     ((name, topic),) = stopped.topics.items()
     replica = attrs.evolve(partition_of(stopped, 2), directories=(assigned,))
-    stopped = attrs.evolve(stopped, topics={name: attrs.evolve(topic, partitions={2: replica})})
+    topic = attrs.evolve(topic, partitions={2: replica})
+    stopped = attrs.evolve(stopped, topics={name: topic}, topics_by_id={topic.topic_id: topic})
     came_back = attrs.evolve(joining, incarnation_id=bytes(16), previous_broker_epoch=-1)
-    for log_dirs, last_known in (([FIRST], (1,)), ([SECOND], ())):
+    for log_dirs, last_known in (([FIRST], (1,)), ([SECOND], without_it)):
         image = after(stopped, await decide(stopped, config, attrs.evolve(came_back, log_dirs=log_dirs)))
         assert summary(image, 2) == (-1, (), ())
         assert partition_of(image, 2).last_known_elr == last_known
+        unfenced = after(image, ControllerResult(None, await run_steps(unfencing(image, config, image.brokers[1]))))
+        assert summary(unfenced, 2) == ((1, (1,), ()) if log_dirs == [FIRST] else (-1, (), ()))
 
 
 async def test_the_first_node_of_a_cluster_finalises_features_and_defaults(config, joining):

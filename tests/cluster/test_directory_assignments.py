@@ -43,6 +43,16 @@ def test_a_directory_that_has_failed_before_it_is_reported_takes_the_replica_out
     assert summary(noted, 1) == summary(image, 1)
 
 
+@pytest.mark.parametrize("waiting", [{"eligible_leader_replicas": (1,)}, {"last_known_elr": (1,)}])
+async def test_a_replica_that_is_made_anew_is_not_elected_for_what_it_had(config, waiting):
+    """Its broker comes without the directory in which it was. Elected, it would have the others cut their logs."""
+    partition = {"replicas": (1, 2), "leader": -1, "isr": (), "directories": (FAILED, UNASSIGNED_DIRECTORY), **waiting}
+    image = image_after(cluster_image([2], [partition]), broker_record(1, broker_epoch=10, log_dirs=[FIRST]))
+    anew = after(image, *decide_directory_assignments(image, config, 1, 10, [assignment(0, FIRST)]))
+    found = partition_of(anew)
+    assert (summary(anew), found.last_known_elr, found.directory_of(1)) == ((-1, (), ()), (), FIRST)
+
+
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [

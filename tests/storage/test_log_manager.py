@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafka_wire.primitives import uuid_text
+from kafka_wire.primitives import NO_BROKER_EPOCH, uuid_text
 from tests.storage.managed_logs import create_log, delete_logs, load_logs, remove_expired_files
 from trio_broker.common.log_throttle import LOG_INTERVAL_SECONDS
 from trio_broker.common.topic_partition import TopicPartition
@@ -23,7 +23,7 @@ from trio_broker.runtime.real_disk import RealDisk, RealFile
 from trio_broker.storage import checkpoints
 from trio_broker.storage.errors import DataDirectoryError, LogUnusable, StorageFailed
 from trio_broker.storage.log import Log
-from trio_broker.storage.log_directory import MetaProperties
+from trio_broker.storage.log_directory import LogDirectory, MetaProperties, clean_shutdown_epoch
 from trio_broker.storage.log_loading import KnownPartition
 from trio_broker.storage.log_manager import LogManager
 
@@ -506,6 +506,108 @@ def test_an_empty_directory_beside_used_ones_is_taken_for_a_disk_that_is_not_mou
     assert not (tmp_path / "b" / "meta.properties").exists()
     start("a", "b", allow_new=True).close()
     start("a", "b")
+
+
+def replaced_by_a_file(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory.rename(directory.with_name("aside"))
+    directory.touch()
+
+
+def unmounted(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory.rename(directory.with_name("aside"))
+
+
+def unreadable(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = LogDirectory.begin
+
+    def fail(begun: LogDirectory) -> None:
+        if begun.path == directory:
+            raise OSError(errno.EIO, "Input/output error", str(directory))
+        begin(begun)
+
+    monkeypatch.setattr(LogDirectory, "begin", fail)
+
+
+@pytest.mark.parametrize("lose", [replaced_by_a_file, unmounted, unreadable])
+def test_one_of_several_brokers_starts_without_a_directory_and_makes_nothing_anew_that_may_lie_there(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path, lose
+):
+    manager = start("a", "b")
+    manager.prefer(ORDERS, manager.directories[1])
+    append(create_log(manager, ORDERS, ID_A, CONFIG), batch(3), clock)
+    kept, lost = manager.directory_ids().values()
+    manager.close(broker_epoch=5)
+    directory = tmp_path / "b"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        lose(directory, monkeypatch)
+        with pytest.raises((DataDirectoryError, OSError), match="b"):
+            start("a", "b")
+        manager = start("a", "b", is_one_of_several=True, load=False)
+        assert not manager.is_online(directory)
+        assert kept not in manager.offline_directory_ids()
+        manager.expect(ORDERS)
+        load_logs(manager, lambda partition, topic_id: CONFIG, {ORDERS: KnownPartition(ID_A, 6, lost)}.get)
+        with pytest.raises(LogUnusable, match="b/orders-0 could not be opened"):
+            create_log(manager, ORDERS, ID_A, CONFIG)
+        assert create_log(manager, OTHER, ID_B, CONFIG).directory == tmp_path / "a/other-3"
+        assert not manager.close(broker_epoch=6)
+        assert clean_shutdown_epoch(RealDisk(), [tmp_path / "a", directory]) == NO_BROKER_EPOCH
+        assert clean_shutdown_epoch(RealDisk(), [tmp_path / "a"]) == 6
+    if (tmp_path / "aside").exists():
+        directory.unlink() if directory.is_file() else shutil.rmtree(directory)
+        (tmp_path / "aside").rename(directory)
+    manager = start("a", "b", is_one_of_several=True)
+    assert {name: log.log_end_offset for name, log in manager.logs.items()} == {ORDERS: 3, OTHER: 0}
+
+
+def test_a_partition_that_was_deleted_meanwhile_may_be_made_while_its_directory_is_offline(
+    start: Manager, tmp_path: Path
+):
+    start("a", "b").close()
+    (tmp_path / "b").rename(tmp_path / "aside")
+    manager = start("a", "b", is_one_of_several=True, load=False)
+    manager.expect(ORDERS)
+    delete_logs(manager, [ORDERS])
+    assert create_log(manager, ORDERS, ID_B, CONFIG).directory == tmp_path / "a/orders-0"
+
+
+def test_of_two_logs_of_a_partition_the_one_counts_whose_directory_is_known(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
+):
+    """A replica was taken away and came back while a directory was offline."""
+    manager = start("a", "b", "c")
+    manager.prefer(ORDERS, manager.directories[1])
+    append(create_log(manager, ORDERS, ID_A, CONFIG), batch(3), clock)
+    _, _, known = manager.directory_ids().values()
+    manager.close()
+    (tmp_path / "b").rename(tmp_path / "aside")
+    manager = start("a", "b", "c", is_one_of_several=True)
+    manager.prefer(ORDERS, manager.directories[2])
+    append(create_log(manager, ORDERS, ID_A, CONFIG), batch(1), clock)
+    manager.close()
+    shutil.rmtree(tmp_path / "b")
+    (tmp_path / "aside").rename(tmp_path / "b")
+    manager = start("a", "b", "c", load=False)
+    load_logs(manager, lambda partition, topic_id: CONFIG, {ORDERS: KnownPartition(ID_A, 6, known)}.get)
+    assert manager.logs[ORDERS].directory == tmp_path / "c/orders-0"
+    assert (tmp_path / "b/orders-0").exists()
+
+
+@pytest.mark.parametrize(("name", "number"), [("a", errno.EIO), ("b", errno.EMFILE)])
+def test_no_broker_starts_without_its_first_directory_or_enough_descriptors(
+    start: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+):
+    start("a", "b").close()
+    take_lock = LogDirectory._take_lock
+
+    def fail(directory: LogDirectory) -> None:
+        if directory.path.name == name:
+            raise OSError(number, "no")
+        take_lock(directory)
+
+    monkeypatch.setattr(LogDirectory, "_take_lock", fail)
+    with pytest.raises(DataDirectoryError, match=f"{name}: no"):
+        start("a", "b", is_one_of_several=True)
 
 
 def test_directories_of_different_clusters_are_refused(start: Manager):

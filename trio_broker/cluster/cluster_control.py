@@ -135,14 +135,14 @@ def _was_stopped_cleanly(existing: BrokerImage | None, node: NodeRegistration) -
 
 
 def _lacks_log(existing: BrokerImage | None, node: NodeRegistration, partition: PartitionImage) -> bool:
-    """Whether the node comes without the data directory in which its replica of a partition was.
+    """Whether the node comes without the data directory in which its replica of a partition was, and could lead it.
 
-    Where no directory is assigned the replica was in one of those that the node had, of which one that is unregistered
-    has none.
+    It cannot where the directory is assigned: that may come back, and until a replica is reported elsewhere
+    (``directory_assignments``) it leads nothing. Where none is assigned the replica was in one of those that the node
+    had, of which one that is unregistered has none.
     """
-    directory = partition.directory_of(node.node_id)
-    if directory not in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
-        return directory not in node.log_dirs
+    if partition.directory_of(node.node_id) not in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+        return False
     return existing is None or (bool(existing.log_dirs) and not set(existing.log_dirs).intersection(node.log_dirs))
 
 

@@ -3,6 +3,9 @@
 A directory that fails later takes just these replicas out of the ISRs and of leadership (``broker_liveness``). One that
 has failed before it is reported does so at once: nobody else will say that the replicas in it are gone.
 
+A replica that is reported elsewhere while its broker lacks the directory that it was in has been made anew, so it has
+nothing of what was committed, and is not one to be elected for that. Kafka elects it.
+
 Source: Kafka's ReplicationControlManager.handleAssignReplicasToDirs; KIP-858.
 """
 
@@ -73,5 +76,7 @@ def _decide_assignment(
     targets: dict[str, Any] = {"directories": present.with_directory(broker_id, directory_id)}
     if not broker.has_online(directory_id):
         targets["isr"] = without(present.isr, (broker_id,))
+    if not broker.has_online(present.directory_of(broker_id)):
+        targets |= {"unclean_shutdown_replicas": (broker_id,), "emptied_replicas": (broker_id,)}
     change = changes.of(topic).change(wanted.index, **targets)
     return ControllerResult(None, () if change is None else (change,))

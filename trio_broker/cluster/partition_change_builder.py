@@ -184,7 +184,7 @@ class PartitionChangeBuilder:
 
     def _unclean_leader(self, replicas: tuple[int, ...], isr: tuple[int, ...], elr: tuple[int, ...]) -> int:
         """The last known leader where nobody is eligible any more, or else any live replica if that is allowed."""
-        last_known = self.partition.last_known_elr
+        last_known = without(self.partition.last_known_elr, self.emptied_replicas)
         is_last_known = self.eligible_leader_replicas_enabled and not isr and not elr and len(last_known) == 1
         order = (*(last_known if is_last_known else ()), *(replicas if self.election is Election.UNCLEAN else ()))
         return next((each for each in order if each in replicas and self._can_lead(each)), NO_LEADER)

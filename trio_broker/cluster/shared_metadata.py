@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import PurePath
 
@@ -30,14 +30,18 @@ class SharedMetadata:
     show: Callable[[MetadataCache], Awaitable[None]] | None = None
 
 
-def proposed_cluster_id(runtime: Runtime, directories: Iterable[PurePath]) -> str:
+def proposed_cluster_id(runtime: Runtime, directories: Sequence[PurePath]) -> str:
     """The id of the cluster that the data directories are of, or a new one. Blocks.
 
     Raises:
         DataDirectoryError: one is not a data directory as they are written here.
+        OSError: the first one cannot be read; the broker does without another one.
     """
-    found = (known_cluster_id(runtime.disk, directory) for directory in directories)
-    return next((known for known in found if known is not None), None) or uuid_text(random_uuid(runtime.random))
+    found = [known_cluster_id(runtime.disk, directories[0])]
+    for directory in directories[1:]:
+        with suppress(OSError):
+            found.append(known_cluster_id(runtime.disk, directory))
+    return next(filter(None, found), None) or uuid_text(random_uuid(runtime.random))
 
 
 @asynccontextmanager

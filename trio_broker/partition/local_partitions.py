@@ -30,7 +30,7 @@ from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
 from trio_broker.partition.remote_replicas import RemoteReplicas, ReplicaBrokers
 from trio_broker.runtime.clock import Clock
-from trio_broker.storage.errors import CorruptCheckpoint, StorageShortage, is_shortage
+from trio_broker.storage.errors import CorruptCheckpoint, LogUnusable, StorageShortage, is_shortage
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 
@@ -220,7 +220,11 @@ class LocalPartitions:
             if is_shortage(error):
                 self._throttled_log.error("shortage", text)
                 return StorageShortage(text)
-            log.error("%s", text)
+            if isinstance(error, LogUnusable):
+                # Why was said when it was loaded, of an offline directory once for all that is there.
+                self._throttled_log.error("unusable", text)
+            else:
+                log.error("%s", text)
             return KafkaError(text, code=ErrorCode.KAFKA_STORAGE_ERROR)
         beside.append(opened)
         return opened

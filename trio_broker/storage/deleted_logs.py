@@ -16,6 +16,7 @@ from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.randomness import Random, random_uuid
 from trio_broker.storage import file_names
+from trio_broker.storage.directory_opening import online
 from trio_broker.storage.log_checkpoints import LogCheckpoints, parent_text
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.segmented_log import DeletedFile
@@ -119,8 +120,11 @@ class DeletedLogs:
 
 
 def holder_of(disk: Disk, directories: Sequence[LogDirectory], partition: TopicPartition) -> LogDirectory | None:
-    """Return the directory that holds the partition although it was not loaded: its creation was cut short."""
-    return next((each for each in directories if disk.exists(each.path / str(partition))), None)
+    """Return the directory that holds the partition although it was not loaded: its creation was cut short.
+
+    One that is offline is not asked.
+    """
+    return next((each for each in online(directories) if disk.exists(each.path / str(partition))), None)
 
 
 def rename_marked(disk: Disk, random: Random, path: PurePath, partition: TopicPartition, kind: str) -> PurePath:

@@ -189,6 +189,14 @@ class DataDirectoryError(Exception):
     """A data directory cannot be used; the message is one line that says which and why."""
 
 
+class DirectoryUnusable(DataDirectoryError):
+    """The directory cannot be made, read or written, or its disk is not mounted. ``errno`` is what the system says."""
+
+    def __init__(self, text: str, errno: int | None) -> None:
+        super().__init__(text)
+        self.errno = errno
+
+
 class DirectoryLocked(DataDirectoryError):
     """Another process works in the directory."""
 

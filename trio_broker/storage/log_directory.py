@@ -43,8 +43,8 @@ from trio_broker.storage import checkpoints, file_names, interrupted_swaps
 from trio_broker.storage.errors import (
     SPACE_ERRNOS,
     CorruptCheckpoint,
-    DataDirectoryError,
     DirectoryLocked,
+    DirectoryUnusable,
     ForeignDirectory,
     StorageFailed,
 )
@@ -144,6 +144,11 @@ class LogDirectory:
         self._watched: dict[PurePath, FileIdentity] = {}
 
     @property
+    def directory_id(self) -> bytes:
+        """Zero before it is opened, and where the directory names no id."""
+        return NO_UUID if self.properties is None else self.properties.directory_uuid
+
+    @property
     def absolute_path(self) -> str:
         """The path by which the admin APIs name the directory."""
         return str(file_names.absolute(self.path))
@@ -154,7 +159,7 @@ class LogDirectory:
         Raises:
             DirectoryLocked: another process works in it.
             ForeignDirectory: it holds what no broker puts there, or partitions without ``meta.properties``.
-            DataDirectoryError: it cannot be made or read.
+            DirectoryUnusable: it cannot be made or read.
         """
         try:
             self._make()
@@ -163,7 +168,7 @@ class LogDirectory:
             return self.properties
         except OSError as error:
             self.unlock()
-            raise DataDirectoryError(f"{error.filename or self.path}: {error.strerror}") from error
+            raise DirectoryUnusable(f"{error.filename or self.path}: {error.strerror}", error.errno) from error
         except BaseException:
             self.unlock()
             raise
@@ -178,7 +183,8 @@ class LogDirectory:
             taken = (str(path) for path in paths if disk.exists(path) and not disk.is_directory(path))
             # A dangling link takes the name as well, and does not count as there.
             blocking = next(taken, None) or error.filename or self.path
-            raise DataDirectoryError(f"{self.path} cannot be a data directory: {blocking} is not a directory") from None
+            text = f"{self.path} cannot be a data directory: {blocking} is not a directory"
+            raise DirectoryUnusable(text, error.errno) from None
 
     def _sync_names_above(self) -> None:
         """Make the directory's own name durable: a power cut could take it with all that was synced in it.
@@ -463,48 +469,6 @@ def clean_shutdown_epoch(disk: Disk, directories: Sequence[PurePath]) -> int:
 def _clean_shutdown_epoch_in(disk: Disk, directory: PurePath) -> int:
     try:
         return int(json.loads(disk.read_file(directory / file_names.CLEAN_SHUTDOWN_MARKER))["brokerEpoch"])
-    # What is no directory is refused by name when it is locked.
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+    # What is no directory, or cannot be read, is refused by name when it is locked.
+    except (OSError, ValueError, KeyError, TypeError):
         return NO_BROKER_EPOCH
-
-
-def agreed_cluster_id(
-    directories: Sequence[LogDirectory],
-    found: Sequence[MetaProperties | None],
-    node_id: int,
-    cluster_id: str | None,
-) -> str | None:
-    """The cluster that the directories belong to, ``cluster_id`` if that is known; None where none of them says it.
-
-    Raises:
-        DataDirectoryError: one is of another node, or of another cluster than the others.
-    """
-    for directory, properties in zip(directories, found, strict=True):
-        if properties is None:
-            continue
-        if properties.node_id != node_id:
-            raise DataDirectoryError(f"{directory.path} belongs to node {properties.node_id}, this is node {node_id}")
-        if cluster_id is None:
-            cluster_id = properties.cluster_id
-        elif cluster_id != properties.cluster_id:
-            raise DataDirectoryError(
-                f"{directory.path} belongs to cluster {properties.cluster_id}, expected {cluster_id}"
-            )
-    return cluster_id
-
-
-def require_mounted(directories: Sequence[LogDirectory], found: Sequence[MetaProperties | None]) -> None:
-    """Refuse an empty directory beside others that were in use: its disk is probably not mounted.
-
-    To begin there anew would give every partition that lies on that disk an empty log.
-
-    Raises:
-        DataDirectoryError: there is one.
-    """
-    used = [each for each, properties in zip(directories, found, strict=True) if properties is not None]
-    for directory, properties in zip(directories, found, strict=True):
-        if properties is None and used:
-            raise DataDirectoryError(
-                f"{directory.path} is empty while {used[0].path} has been in use: is its disk mounted?"
-                " To add a new directory, start once with log.dirs.allow.new=true"
-            )

@@ -16,6 +16,7 @@ from pathlib import PurePath
 
 import attrs
 
+from kafka_wire.primitives import NO_UUID
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import Clock
@@ -33,10 +34,11 @@ Raises ``CorruptCheckpoint`` where the id must be a damaged one."""
 
 @attrs.frozen
 class KnownPartition:
-    """What the metadata has of a partition."""
+    """What the metadata has of a partition; ``directory_id`` says where the replica here is, if that is known."""
 
     topic_id: bytes
     leader_epoch: int
+    directory_id: bytes = NO_UUID
 
 
 KnownAs = Callable[[TopicPartition], KnownPartition | None]
@@ -59,8 +61,9 @@ class UnopenedLog:
 class PartitionLoad:
     """One partition that is loaded, and what came of it.
 
-    ``directories`` are those that hold one of its name, in the order of ``log.dirs``: more than one where a topic was
-    deleted and made again while a directory was away. With ``is_lost`` none does: the checkpoint of the one that is
+    ``directories`` are those that hold one of its name: more than one where a topic was deleted, or a replica taken
+    away, and made again while a directory was away. That of the metadata comes first, then it is the order of
+    ``log.dirs``. With ``is_lost`` none does: the checkpoint of the one that is
     named tells of the partition, and nothing else. ``segments`` of ``size_bytes`` are to be read whole.
     """
 
@@ -96,7 +99,7 @@ class FoundPartitions:
 
 
 def find_partitions(
-    disk: Disk, directories: Sequence[LogDirectory], names: Mapping[PurePath, set[str]]
+    disk: Disk, directories: Sequence[LogDirectory], names: Mapping[PurePath, set[str]], known_as: KnownAs
 ) -> FoundPartitions:
     """Return what the data directories hold, in which are directories of these ``names``. Waits for the disk."""
     loads: dict[TopicPartition, PartitionLoad] = {}
@@ -117,7 +120,15 @@ def find_partitions(
                 sizes = sizes_to_recover(disk, path, directory.recovery_points.get(partition, 0))
                 load.segments += len(sizes)
                 load.size_bytes += sum(sizes)
+    for load in loads.values():
+        if len(load.directories) > 1 and (known := known_as(load.partition)) is not None:
+            load.directories = with_first(load.directories, known.directory_id)
     return FoundPartitions(list(loads.values()), deleted)
+
+
+def with_first(directories: Sequence[LogDirectory], directory_id: bytes) -> list[LogDirectory]:
+    """``directories`` with the one of this id before the others, if it is among them."""
+    return sorted(directories, key=lambda each: each.directory_id != directory_id)
 
 
 def lost_partitions(

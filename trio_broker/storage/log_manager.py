@@ -25,20 +25,21 @@ from typing import TypeVar
 import attrs
 
 from kafka_wire.errors import KafkaError
-from kafka_wire.primitives import NO_BROKER_EPOCH, NO_UUID, uuid_text
+from kafka_wire.primitives import NO_BROKER_EPOCH
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
-from trio_broker.runtime.randomness import Random, random_uuid
+from trio_broker.runtime.randomness import Random
 from trio_broker.storage import file_names, partition_metadata
 from trio_broker.storage.deleted_logs import DeletedLog, DeletedLogs, holder_of, rename_marked
+from trio_broker.storage.directory_opening import CheckDirectories, DirectoryOpening, online
 from trio_broker.storage.errors import CorruptCheckpoint, LogUnusable, StorageFailed, is_shortage
 from trio_broker.storage.future_log import FutureLog, LogEnd, find_future_logs
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_checkpoints import LogCheckpoints, parent_text
-from trio_broker.storage.log_directory import LogDirectory, MetaProperties, agreed_cluster_id, require_mounted
+from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.log_loading import (
     ConfigFor,
     KnownAs,
@@ -88,9 +89,10 @@ class LogManager:
         clock: Clock,
         cluster_id: str | None = None,
         allow_new: bool = False,
+        is_one_of_several: bool = False,
         sync_recovered: bool = False,
     ) -> None:
-        """``allow_new`` lets a new directory join others that have been in use (``log.dirs.allow.new``).
+        """For ``allow_new`` (``log.dirs.allow.new``) and ``is_one_of_several`` see ``DirectoryOpening``.
 
         With ``sync_recovered`` all records of a log that was opened are durable. After a crash they are in the file,
         perhaps not on the disk; where consumers see only what is, they may have seen these.
@@ -106,7 +108,9 @@ class LogManager:
         # Whether ``close`` has left the marker of a clean stop in every directory.
         self.closed_cleanly = False
         self._cluster_id = cluster_id
-        self._allow_new = allow_new
+        self._opening = DirectoryOpening(
+            node_id=node_id, random=random, allow_new=allow_new, is_one_of_several=is_one_of_several
+        )
         self._sync_recovered = sync_recovered
         # Refused by ``create_log`` until the topic is deleted or the broker starts again.
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
@@ -129,32 +133,14 @@ class LogManager:
 
     # --- Start ---
 
-    def open(self, check: Callable[[], object] | None = None) -> None:
-        """Lock all directories and see that they are ours; new ones are given our ids.
-
-        ``check`` is called when they are locked and nothing in them was changed; what it raises ends this.
+    def open(self, check: CheckDirectories = lambda directories: None) -> None:
+        """Lock all directories and see that they are ours; see ``DirectoryOpening.open``.
 
         Raises:
-            DataDirectoryError: one is locked, foreign, of another node or cluster, or new among others that are not.
-                None stays locked then.
+            DataDirectoryError, OSError: as there. None stays locked then.
         """
         try:
-            found = [directory.open() for directory in self.directories]
-            # Every check comes before the first id is written: a start that is refused marks no directory as ours.
-            self._cluster_id = agreed_cluster_id(self.directories, found, self.node_id, self._cluster_id)
-            if self._cluster_id is None:
-                self._cluster_id = uuid_text(random_uuid(self.random))
-            if not self._allow_new:
-                require_mounted(self.directories, found)
-            if check is not None:
-                check()
-            for directory in self.directories:
-                directory.remove_deleted_if_needed()
-            for directory, properties in zip(self.directories, found, strict=True):
-                if properties is None:
-                    directory_id = uuid_text(random_uuid(self.random))
-                    directory.write_meta_properties(MetaProperties(self.cluster_id, self.node_id, directory_id))
-                directory.begin()
+            self._cluster_id = self._opening.open(self.directories, self._cluster_id, check)
             self.restore_reserves()
         # Also for KeyboardInterrupt: a lock that stays held would refuse the next attempt in this process.
         except BaseException:
@@ -163,16 +149,28 @@ class LogManager:
 
     def plan_load(self, config_for: ConfigFor, known_as: KnownAs) -> LogLoading:
         """Return what is to be loaded. Waits for the disk."""
+        directories = online(self.directories)
         names = {
             each.path: {entry.name for entry in self.disk.list_directory(each.path) if entry.is_directory}
-            for each in self.directories
+            for each in directories
         }
         self.future_logs = find_future_logs(self.disk, names)
-        found = find_partitions(self.disk, self.directories, names)
+        found = find_partitions(self.disk, directories, names, known_as)
         remove_at_ms = self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS
         self.deleted_logs.note_marked(DeletedFile(path, remove_at_ms) for path in found.deleted)
-        loads = [*found.loads, *lost_partitions(self.directories, found.loads, known_as)]
-        return LogLoading(self.clock, self.directories, loads, config_for, known_as)
+        loads = list(found.loads)
+        if len(directories) == len(self.directories):
+            loads += lost_partitions(directories, found.loads, known_as)
+        return LogLoading(self.clock, directories, loads, config_for, known_as)
+
+    def expect(self, partition: TopicPartition) -> None:
+        """Make no new log of a partition that is not found where a directory is offline: it may lie there.
+
+        For ``plan_load``, and each partition that is to be here by then.
+        """
+        for directory in self.directories:
+            if directory.failure is not None:
+                self._unopened[partition] = UnopenedLog(directory.path / str(partition), directory.failure)
 
     def load_partition(self, loading: LogLoading, load: PartitionLoad) -> None:
         """Open the log of one partition. One that cannot be opened does not keep the others from it.
@@ -220,7 +218,7 @@ class LogManager:
         for load in loading.loads:
             report.strays += load.strays
             if load.opened is not None:
-                self.logs[load.partition] = load.opened.log
+                self.add(load.opened.log)
                 report.recovered.append(load.opened.report)
             if load.unopened is not None:
                 self._unopened[load.partition] = load.unopened
@@ -284,7 +282,7 @@ class LogManager:
         if existing := self.logs.get(partition):
             return existing
         unopened = self._unopened.get(partition)
-        if unopened is not None and not is_shortage(unopened.reason):
+        if unopened is not None and not (is_shortage(unopened.reason) and self.is_online(unopened.path.parent)):
             raise LogUnusable(f"{unopened.path} could not be opened: {unopened.reason}")
         directory = holder = holder_of(self.disk, self.directories, partition)
         if directory is None:
@@ -327,7 +325,7 @@ class LogManager:
         created one after another would be counted five thousand times each.
         """
         # All of them when no disk works: using one then raises its error.
-        directories = [each for each in self.directories if each.failure is None] or self.directories
+        directories = online(self.directories) or self.directories
         if len(directories) == 1:
             return directories[0]
         logs = [*list(self.logs.values()), *beside]
@@ -338,7 +336,8 @@ class LogManager:
         taken = []
         for partition in partitions:
             path, delay_ms = None, LEFT_OVER_DELETE_DELAY_MS
-            if unopened := self._unopened.pop(partition, None):
+            unopened = self._unopened.pop(partition, None)
+            if unopened is not None and self.is_online(unopened.path.parent):
                 path = unopened.path
             if log := self.logs.pop(partition, None):
                 log.release()
@@ -355,7 +354,7 @@ class LogManager:
 
     def full_directories(self) -> frozenset[PurePath]:
         """The data directories whose disk works and is full. Waits for the disk."""
-        return frozenset(each.path for each in self.directories if each.failure is None and each.is_full())
+        return frozenset(each.path for each in online(self.directories) if each.is_full())
 
     def take_expired_files(self, now_ms: int, full: Collection[PurePath] = ()) -> list[PurePath]:
         """Return the deleted segments' files and partitions' directories whose time has come, each only once.
@@ -375,20 +374,16 @@ class LogManager:
 
     def make_room_to_close(self) -> None:
         """Give up what is kept back in full directories, so that all logs can be closed. Waits for the disk."""
-        for directory in self.directories:
-            if directory.failure is None:
-                directory.give_reserve_up_if_needed()
+        for directory in online(self.directories):
+            directory.give_reserve_up_if_needed()
 
     def restore_reserves(self) -> None:
         """Keep space back in every directory whose disk works. Waits for the disk."""
         self.checkpoints.in_each_directory(LogDirectory.restore_reserve, "no space is kept back")
 
     def directory_ids(self) -> dict[PurePath, bytes]:
-        """The ids of the data directories, which are open."""
-        return {
-            each.path: NO_UUID if each.properties is None else each.properties.directory_uuid
-            for each in self.directories
-        }
+        """The ids of the data directories that were opened."""
+        return {each.path: each.directory_id for each in self.directories if each.properties is not None}
 
     def offline_directory_ids(self) -> frozenset[bytes]:
         """Of those whose disk failed."""
