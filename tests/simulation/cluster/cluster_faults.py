@@ -235,6 +235,33 @@ class ClusterFaults:
         machine.empty_disk()
         self._tell(f"the disk of {machine.name} has room")
 
+    async def lose_disk(self) -> None:
+        """One of two disks of a broker fails, and it starts without; the next process has both again."""
+        machine = self._somebody()
+        self._tell(f"{machine.name} loses a disk")
+        machine.lose_second_disk()
+        await self._last()
+        await self._end(machine, ClusterMachine.kill, "is killed, to start without a disk")
+        await self._last()
+        machine.find_second_disk()
+        await self._end(machine, ClusterMachine.kill, "is killed, to start with its disk")
+
+    async def move_replica(self) -> None:
+        """A replica moves to the other disk of its broker."""
+        chance, machine = self.cluster.chance, self._somebody()
+        topic_partition = TopicPartition(chance.choice((TOPIC, OUTPUT_TOPIC)), 0)
+
+        async def move(broker: Broker) -> None:
+            replicas = broker.services.replicas
+            if (partition := replicas.find(topic_partition)) is not None:
+                directories = replicas.log_manager.directories
+                [other] = [each for each in directories if each.path != partition.log.directory.parent]
+                self._tell(f"{topic_partition} on {machine.name} moves to {other.path}")
+                with suppress(KafkaError):
+                    await replicas.alter_log_dirs.alter(topic_partition, other)
+
+        await machine.in_broker(move)
+
     # ---- etcd
 
     async def lose_etcd_leader(self) -> None:
@@ -350,6 +377,8 @@ FAULTS: dict[str, Fault] = {
         ClusterFaults.slow_links,
         ClusterFaults.slow_disk,
         ClusterFaults.fill_disk,
+        ClusterFaults.lose_disk,
+        ClusterFaults.move_replica,
         ClusterFaults.lose_etcd_leader,
         ClusterFaults.stop_etcd,
         ClusterFaults.pause_etcd,

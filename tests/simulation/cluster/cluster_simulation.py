@@ -304,8 +304,9 @@ class ClusterSimulation:
         return False
 
     async def _become_whole(self, plan: Plan) -> None:
-        for machine in self.cluster.machines:
-            await machine.start_if_down()
+        async with trio.open_nursery() as nursery:
+            for machine in self.cluster.machines:
+                nursery.start_soon(machine.start_if_down)
         await self._until_whole()
         if plan.has_copy:
             await self._until_copied()

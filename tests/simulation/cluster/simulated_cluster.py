@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import PurePath
 from random import Random
 from unittest.mock import patch
 
@@ -25,6 +26,7 @@ from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.shared_metadata import SharedMetadata
 from trio_broker.config.broker_config import BrokerConfig, load_broker_config
 from trio_broker.partition.partition import Partition
+from trio_broker.runtime.disk_faults import any_path
 from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_network import Link
@@ -39,10 +41,13 @@ LAYOUT = EtcdLayout(b"/simulated/")
 STORY_LINES = 400
 """The latest, which are kept of what happened."""
 
+SECOND_DISK = PurePath("/more")
+"""The data directory that a broker can do without."""
+
 SETTINGS = {
     "listeners": f"PLAINTEXT://127.0.0.1:{PORT}",
     "admin.listener": "",
-    "log.dirs": "/data",
+    "log.dirs": "/data,/more",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "100",
@@ -133,6 +138,8 @@ class ClusterMachine(Machine):
 
     async def start_if_down(self) -> None:
         """Start it unless it runs, or somebody is about to start it; also anew where its disk has failed for good."""
+        while self.is_wanted and self.broker is None:  # noqa: ASYNC110
+            await trio.sleep(0.05)
         if self.broker is not None and has_failed_disk(self.broker):
             await self.kill()
         if not self.is_wanted:
@@ -170,6 +177,19 @@ class ClusterMachine(Machine):
         self.resume()
         await super().stop()
 
+    def lose_second_disk(self) -> None:
+        """Let nothing be made or written on it any more."""
+        self._break_second_disk(1.0)
+
+    def find_second_disk(self) -> None:
+        """Let a process that starts have it again."""
+        self._break_second_disk(0.0)
+
+    def _break_second_disk(self, share: float) -> None:
+        faults = self.disk.faults
+        faults.applies_to = on_second_disk if share else any_path
+        faults.failing_writes = faults.failing_names = faults.failing_syncs = faults.failing_directory_syncs = share
+
     def pause(self) -> None:
         """Let the process stand still."""
         if self.root is not None:
@@ -178,6 +198,10 @@ class ClusterMachine(Machine):
     def resume(self) -> None:
         if self.root is not None:
             self.cluster.pauses.resume(self.root)
+
+
+def on_second_disk(path: PurePath) -> bool:
+    return path.is_relative_to(SECOND_DISK)
 
 
 def fail(machine: ClusterMachine, reason: Exception) -> None:
@@ -285,6 +309,7 @@ class SimulatedCluster:
             machine.resume()
             machine.etcd.heal()
             machine.empty_disk()
+            machine.find_second_disk()
             machine.slow_syncs(0.0, 0.0)
 
 
