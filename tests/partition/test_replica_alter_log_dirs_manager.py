@@ -191,24 +191,37 @@ async def test_a_move_that_has_not_begun_gives_way_at_once_to_a_cancel_and_to_on
     world, autojump_clock
 ):
     world.set_rate(1)
+    manager, log_manager, later = world.replicas.alter_log_dirs, world.replicas.log_manager, TopicPartition("later", 0)
+    one, other = log_manager.directories
+    log_manager.prefer(later, one)
     await add_topic(world.replicas, "later")
-    later = TopicPartition("later", 0)
-    place = world.replicas.topic("later").partition(0).log.directory.parent
-    manager, log_manager = world.replicas.alter_log_dirs, world.replicas.log_manager
     await world.append(20)
     await world.alter(OTHER)
-    [other] = {ONE, OTHER} - {place}
-    await manager.alter(later, log_manager.directory(other))
+    await manager.alter(later, other)
     await trio.sleep(5)
     with trio.fail_after(1):
-        await manager.alter(later, log_manager.directory(place))
+        await manager.alter(later, one)
     assert list(manager.moves) == [ORDERS]
-    await manager.alter(later, log_manager.directory(other))
+    await manager.alter(later, other)
     await delete_topics(world.replicas, "later")
-    log_manager.prefer(later, log_manager.directory(place))
+    log_manager.prefer(later, one)
     [created] = await add_topic(world.replicas, "later")
-    await manager.alter(later, log_manager.directory(other))
+    await manager.alter(later, other)
     assert manager.moves[later].partition is created
+
+
+async def test_a_move_waits_for_none_into_another_directory(world, autojump_clock):
+    later, [one, other] = TopicPartition("later", 0), world.replicas.log_manager.directories
+    world.replicas.log_manager.prefer(later, other)
+    [partition] = await add_topic(world.replicas, "later")
+    async with world.partition.writer.rest:
+        await world.alter(OTHER)
+        await trio.sleep(1)
+        await world.replicas.alter_log_dirs.alter(later, one)
+        await trio.sleep(1)
+        assert (partition.log.directory.parent, world.place) == (ONE, ONE)
+    await world.until_moved()
+    assert world.place == OTHER
 
 
 async def test_a_deleted_topic_ends_the_move_of_its_replica(world, autojump_clock):

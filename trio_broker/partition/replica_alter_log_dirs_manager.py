@@ -1,4 +1,4 @@
-"""Moves replicas from one data directory of this broker to another, one after the other, while they are used.
+"""Moves replicas from one data directory of this broker to another, while they are used.
 
 A copy follows the log until little is missing. Then nobody appends for as long as the rest takes, and the copy takes
 the place of the log, with which everything goes on: no client notices. Until then a move may be cancelled, or led
@@ -6,6 +6,9 @@ elsewhere. It is given up with its partition, or where a disk fails. Where there
 loses its room on the way gives it back, and waits for enough.
 
 What is asked for lasts: after a start the copies that are there are begun anew.
+
+Into each directory one replica moves at a time, so there are at most as many moves as Kafka has threads for them where
+``num.replica.alter.log.dirs.threads`` is not set. The disks share the rate of copying.
 
 Source: Kafka's ReplicaAlterLogDirsManager and ReplicaAlterLogDirsThread, which copy records; KIP-113.
 """
@@ -16,6 +19,7 @@ import errno
 import logging
 from collections.abc import Callable
 from functools import partial
+from pathlib import PurePath
 from typing import Final
 
 import attrs
@@ -59,10 +63,12 @@ class MoveEnded(Exception):
 
 @attrs.define(eq=False)
 class Move:
-    """A replica on its way. ``ended`` is set once nothing is done any more for one that ``is_cancelled``."""
+    """A replica on its way, or behind others into its directory. ``ended`` is set once nothing is done any more for one
+    that ``is_cancelled``."""
 
     partition: Partition
     future: FutureLog
+    is_under_way: bool = False
     is_cancelled: bool = False
     ended: trio.Event = attrs.field(factory=trio.Event)
 
@@ -101,14 +107,16 @@ class ReplicaAlterLogDirsManager:
         self._config = config
         self._clock = runtime.clock
         self._random = runtime.random
+        self._workers = runtime.workers
         self._find = find
         self._failures = failures
         self._flusher = flusher
         self._maintenance = log_maintenance
         self._rate = replication_rate(runtime.clock, config)
         self.moves: dict[TopicPartition, Move] = {}
-        self._under_way: Move | None = None
-        self._changed = trio.Event()
+        # By directory, set when there is something to do about moves into it.
+        self._changed = {each.path: trio.Event() for each in log_manager.directories}
+        self.limiter = trio.CapacityLimiter(len(log_manager.directories))
         # Called with each partition that is in another directory now.
         self.on_moved: Callable[[TopicPartition], object] = lambda topic_partition: None
 
@@ -169,12 +177,12 @@ class ReplicaAlterLogDirsManager:
     def _begin(self, move: Move) -> None:
         log.info("%s moves from %s to %s", move.partition, move.partition.log.directory.parent, move.future.directory)
         self.moves[move.future.topic_partition] = move
-        self._changed.set()
+        self._changed[move.future.directory].set()
 
     async def _cancel(self, move: Move) -> None:
         move.is_cancelled = True
-        if move is self._under_way:
-            self._changed.set()
+        if move.is_under_way:
+            self._changed[move.future.directory].set()
             await move.ended.wait()
         else:
             # Those before it may take hours.
@@ -190,19 +198,25 @@ class ReplicaAlterLogDirsManager:
         orphans, self._log_manager.future_logs = self._log_manager.future_logs, []
         for future in orphans:
             await self._maintenance.run_in_thread(future.remove)
+        async with trio.open_nursery() as nursery:
+            for directory in self._changed:
+                nursery.start_soon(self._move_all_into, directory)
+
+    async def _move_all_into(self, directory: PurePath) -> None:
         while True:
-            self._changed = trio.Event()
+            changed = self._changed[directory] = trio.Event()
+            moves = (each for each in self.moves.values() if each.future.directory == directory)
             # One that is to end comes first: somebody waits for it.
-            move = min(self.moves.values(), key=lambda each: not each.is_cancelled, default=None)
+            move = min(moves, key=lambda each: not each.is_cancelled, default=None)
             if move is None:
-                await self._changed.wait()
+                await changed.wait()
             elif not await self._carry_out(move):
                 with trio.move_on_after(SHORTAGE_SECONDS):
-                    await self._changed.wait()
+                    await changed.wait()
 
     async def _carry_out(self, move: Move) -> bool:
         """Do it, or give it up; return False where it has to wait for room."""
-        topic_partition, self._under_way = move.future.topic_partition, move
+        topic_partition, move.is_under_way = move.future.topic_partition, True
         try:
             await self._move(move)
         except StorageFailed as error:
@@ -218,7 +232,7 @@ class ReplicaAlterLogDirsManager:
             log.warning("%s is not moved: %s", topic_partition, error)
             await self._remove(move)
         finally:
-            self._under_way = None
+            move.is_under_way = False
         self.moves.pop(topic_partition, None)
         move.ended.set()
         return True
@@ -270,7 +284,7 @@ class ReplicaAlterLogDirsManager:
                     move.require_wanted()
                     await trio.sleep(QUOTA_CHECK_SECONDS)
                 move.require_wanted()
-                size_bytes = await self._maintenance.run_in_thread(partial(next, work, None))
+                size_bytes = await self._workers.run(partial(next, work, None), limiter=self.limiter)
                 if size_bytes is None:
                     return copied
                 self._rate.record(size_bytes)
