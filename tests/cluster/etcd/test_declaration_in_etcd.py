@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 
+import attrs
+
 from kafka_wire.stored.metadata import TopicRecord
 from tests.cluster.etcd_stores import CLUSTER_ID, LAYOUT
 from tests.fakes.images import broker_record, partition_record
+from tests.fakes.inline_workers import InlineWorkers
 from tests.fakes.modelled_etcd import ModelledEtcdClient
 from trio_broker.cluster.declaration_preview import preview_declaration
 from trio_broker.cluster.etcd import opening
@@ -29,9 +32,11 @@ async def test_a_preview_reads_the_metadata_in_etcd_and_changes_nothing(world, a
     async def opened_store(config, runtime, cluster_id):
         yield EtcdMetadataStore(ModelledEtcdClient(world.etcd), LAYOUT, cluster_id, ManualClock()), None
 
+    runtime = attrs.evolve(real_runtime(), workers=InlineWorkers())
+
     async def lines(declared=DECLARED):
         revision = world.etcd.state.revision
-        plans = await preview_declaration(declared, CONFIG, real_runtime())
+        plans = await preview_declaration(declared, CONFIG, runtime)
         assert world.etcd.state.revision == revision
         return difference_lines(plans)
 
