@@ -99,7 +99,7 @@ def test_packages_that_are_installed_by_hand_are_those_of_the_project() -> None:
 
 def test_every_test_that_the_page_names_is_there() -> None:
     named = [(match["name"], ROOT / match["path"]) for match in TESTED.finditer(PAGE)]
-    assert len(named) == 11
+    assert len(named) == PAGE.count("[`test_") > 0
     assert [name for name, path in named if f"def {name}(" not in path.read_text(encoding="utf-8")] == []
 
 
