@@ -30,13 +30,7 @@ class ScriptedGroups:
 
     @property
     def runtime(self):
-        return self
-
-    def create_topic(self):
-        yield trio.lowlevel.checkpoint
-
-    def find_nowait(self, group_id):
-        return self.say(group_id)
+        return ScriptedRuntime(self)
 
     def call_steps(self, group_id, request, context, release_handler):
         yield trio.lowlevel.checkpoint
@@ -54,6 +48,19 @@ class ScriptedGroups:
 
     def machine(self, group_id, *, allow_empty=False):
         return ScriptedShard(self)
+
+
+@attrs.define
+class ScriptedRuntime:
+    """Finds the coordinator of any group; which one is its coordinator's answer."""
+
+    groups: ScriptedGroups
+
+    def create_topic(self):
+        yield trio.lowlevel.checkpoint
+
+    def find_nowait(self, key):
+        return self.groups.say(key)
 
 
 @attrs.define

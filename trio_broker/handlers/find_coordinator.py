@@ -24,7 +24,7 @@ from kafka_wire.messages.find_coordinator import (
     KeyType,
 )
 from trio_broker.concurrency.steps import Steps
-from trio_broker.concurrency.yield_budget import YieldBudget
+from trio_broker.concurrency.yield_budget import YieldBudget, list_in_turns
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.handlers.support.broker_nodes import BrokerNode, broker_node
 from trio_broker.handlers.support.context import Context
@@ -68,7 +68,8 @@ def find_coordinator(request: FindCoordinatorRequest, context: Context) -> Steps
     keys = request.coordinator_keys if is_batched else [request.key]
     nodes = yield from find_each(request.key_type, keys, context)
     if is_batched:
-        return FindCoordinatorResponse(coordinators=list(map(coordinator, keys, nodes)))
+        coordinators = yield from list_in_turns(map(coordinator, keys, nodes))
+        return FindCoordinatorResponse(coordinators=coordinators)
     [node] = nodes
     if isinstance(node, KafkaError):
         raise node

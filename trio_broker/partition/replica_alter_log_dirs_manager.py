@@ -28,6 +28,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.barrier import start_background
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.flusher import Flusher
 from trio_broker.partition.log_commands import InThread
@@ -200,7 +201,7 @@ class ReplicaAlterLogDirsManager:
             await self._maintenance.run_in_thread(future.remove)
         async with trio.open_nursery() as nursery:
             for directory in self._changed:
-                nursery.start_soon(self._move_all_into, directory)
+                start_background(nursery, f"moves into {directory}", partial(self._move_all_into, directory))
 
     async def _move_all_into(self, directory: PurePath) -> None:
         while True:
