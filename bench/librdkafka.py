@@ -61,6 +61,7 @@ class Sender:
     topic: str
     values: Sequence[bytes]
     producer: Producer
+    server: str
     partitions: int = 1
     failures: list[KafkaError] = attrs.field(factory=list)
 
@@ -78,7 +79,8 @@ class Sender:
         # The callback of the whole producer is called for failures alone.
         always = {"bootstrap.servers": bootstrap_servers, "delivery.report.only.error": True, "on_delivery": delivered}
         asked = {key.replace("_", "."): value for key, value in settings.items()}
-        return cls(topic, values, Producer({**always, **QUIET, **asked}), partitions, failures)
+        producer = Producer({**always, **QUIET, **asked})
+        return cls(topic, values, producer, asked.get("bootstrap.servers", bootstrap_servers), partitions, failures)
 
     def send(self, count: int) -> None:
         """Send ``count`` records and wait until all are acknowledged.
@@ -96,7 +98,8 @@ class Sender:
                     self.producer.poll(0.01)
         left = self.producer.flush(SECONDS)
         if left or self.failures:
-            raise BenchError(f"{left} records were not acknowledged, {len(self.failures)} failed: {self.failures[:1]}")
+            failed = f"{len(self.failures)} failed: {self.failures[:1]}"
+            raise BenchError(f"{self.topic} of {self.server}: {left} records were not acknowledged, {failed}")
 
     def mib(self, count: int) -> float:
         """What ``count`` records hold."""

@@ -9,6 +9,7 @@ import socket
 import ssl
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,31 @@ async def test_requests_of_one_packet_are_all_answered(serving, frame_of):
         await client.stream.send_all(b"".join(frame_of(number, b"x") for number in range(300)))
         for number in range(300):
             assert await client.receive() == (number, b"x")
+
+
+def test_what_comes_between_two_reads_is_not_taken_for_read():
+    """The selector reports it once, before the second read, which is to say whether there may be more."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        channel = TlsChannel(ours, Keys())
+        client = trusting().wrap_socket(theirs, server_hostname="localhost", do_handshake_on_connect=False)
+        is_client_done = False
+        while not is_client_done or channel.needs_handshake:
+            with suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+                is_client_done = True
+            if channel.needs_handshake:
+                channel.handshake()
+        buffer = memoryview(bytearray(1000))
+        client.sendall(bytes(300))
+        assert channel.receive_into(buffer[:100]) == 100
+        assert channel.has_pending
+        client.sendall(bytes(50))
+        assert channel.receive_into(buffer) == 250
+        assert not channel.has_pending
+        client.close()
 
 
 async def test_files_are_sealed_in_the_thread_and_arrive_whole(serving, tmp_path: Path):

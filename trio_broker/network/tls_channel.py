@@ -81,8 +81,6 @@ class TlsChannel:
     _tls: ssl.SSLObject | None
     _incoming: ssl.MemoryBIO
     _outgoing: ssl.MemoryBIO
-    _is_drained: bool
-    """Whether the latest read has emptied the socket."""
     _unsent: memoryview
     _sealed_bytes: int
     """Of the bytes that are sent next: how many are sealed already."""
@@ -95,7 +93,6 @@ class TlsChannel:
         self.loop_bytes = LOOP_BYTES
         self._tls = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._is_drained = False
         self._unsent, self._sealed_bytes = memoryview(b""), 0
         self._handshake_bytes = 0
 
@@ -163,11 +160,13 @@ class TlsChannel:
         assert self._tls is not None, "the handshake is done"
         target = buffer[:READ_BYTES]
         count = 0
+        # In this call: more may have come since the one before, and its report is taken for read when this one ends.
+        is_drained = False
         while count < len(target):
             if not self.has_pending:
                 try:
                     self.has_pending = True
-                    self._receive_sealed()
+                    is_drained = self._receive_sealed() < RECEIVE_BYTES
                 except BlockingIOError:
                     self.has_pending = False
                     if count:
@@ -190,7 +189,7 @@ class TlsChannel:
                 break
             except ssl.SSLError as error:
                 raise CloseConnection(f"its TLS records are broken: {failure_of_client(error)}") from None
-            if count and not self.has_pending and self._is_drained:
+            if count and not self.has_pending and is_drained:
                 break
         else:
             # There may be more in the socket, which has reported it already.
@@ -206,7 +205,6 @@ class TlsChannel:
             NotTls: they are the first bytes, and no TLS.
         """
         data = self.sock.recv(RECEIVE_BYTES)
-        self._is_drained = len(data) < RECEIVE_BYTES
         if not data:
             self._incoming.write_eof()
             return 0
