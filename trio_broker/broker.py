@@ -81,7 +81,6 @@ from trio_broker.security.broker_security import check_broker_security
 from trio_broker.security.sasl import oauthbearer
 from trio_broker.security.sasl.authenticators import SaslAuthenticators
 from trio_broker.security.sasl.server_authenticator import SaslServerAuthenticator
-from trio_broker.security.ssl_factory import SslFactory
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import DataDirectoryError, is_shortage
 from trio_broker.storage.recovery_progress import progress_text
@@ -91,6 +90,7 @@ if TYPE_CHECKING:
     from broker_admin.view import StartingBroker
     from trio_broker.security.sasl.broker_jwt_validator import BrokerJwtValidator
     from trio_broker.security.sasl.verification_keys import VerificationKeys
+    from trio_broker.security.ssl_factory import SslFactory
 
 log = logging.getLogger(__name__)
 
@@ -159,12 +159,12 @@ class Broker:
         if self._is_one_of_several:
             check_broker_security(config)
         self._tls = {
-            name: SslFactory(name, config.ssl_of(name))
+            name: load_keys(name, config)
             for name, endpoint in self.listeners.items()
             if endpoint.security_protocol in TLS_PROTOCOLS
         }
         if config.node.admin_listener and config.node.admin_security_protocol == SecurityProtocol.SSL.name:
-            self._tls[ADMIN] = SslFactory(ADMIN, config.ssl_of(ADMIN))
+            self._tls[ADMIN] = load_keys(ADMIN, config)
         config.validators.append(self.validate_reconfiguration)
         served_apis()  # imports the handlers, so that ``is_served`` knows them
         self.quotas = QuotaManagers(self.runtime.clock, config.quota)
@@ -526,6 +526,18 @@ def load_jwt_validator(config: BrokerConfig, runtime: Runtime) -> BrokerJwtValid
             raise
         raise ConfigError("OAUTHBEARER needs the extra: pip install 'trio-broker[oauth]'") from None
     return new_jwt_validator(config.sasl, runtime)
+
+
+def load_keys(listener: str, config: BrokerConfig) -> SslFactory:
+    """Return the keys and certificates of ``listener``.
+
+    Raises:
+        ConfigError: they are not what they should be.
+    """
+    # Imported here: what reads certificates takes 9 MiB of memory, and not every broker has some.
+    from trio_broker.security.ssl_factory import SslFactory
+
+    return SslFactory(listener, config.ssl_of(listener))
 
 
 OPEN_TO_OTHERS = {

@@ -70,6 +70,12 @@ def test_a_mistake_in_the_configuration_is_reported_before_the_broker_is_loaded(
     assert modules & (HEAVY | {"trio_broker.broker"}) == set()
 
 
+def test_a_broker_loads_what_reads_certificates_where_it_has_some():
+    program = "import sys, trio_broker.broker, broker_admin.app; print('cryptography' in sys.modules)"
+    completed = run_program([sys.executable, "-c", program], 60, capture_output=True, text=True, check=True)
+    assert completed.stdout == "False\n"
+
+
 def test_every_command_is_listed_by_the_help():
     completed = run_program(
         [sys.executable, "-m", "trio_broker", "--help"], 60, capture_output=True, text=True, check=True

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
-from trio_broker.security.ssl_principal_mapper import NoMatchingRule, SslPrincipalMapper, distinguished_name
+from trio_broker.security.kafka_principal import NoMatchingRule
+from trio_broker.security.ssl_principal_mapper import SslPrincipalMapper, distinguished_name
 
 RULES = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L, "

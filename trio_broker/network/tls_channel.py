@@ -27,8 +27,7 @@ import attrs
 from trio_broker.network.channel import ByteChunk
 from trio_broker.network.errors import CloseCause, CloseConnection, NotTls
 from trio_broker.runtime.disk import FileRegion
-from trio_broker.security.kafka_principal import KafkaPrincipal
-from trio_broker.security.ssl_principal_mapper import NoMatchingRule
+from trio_broker.security.kafka_principal import KafkaPrincipal, NoMatchingRule
 from trio_broker.security.tls_failure import failure_of_client
 
 LOOP_BYTES: Final = 64 * 1024

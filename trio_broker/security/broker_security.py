@@ -22,7 +22,6 @@ from trio_broker.config.listeners import inter_broker_listener, listener_endpoin
 from trio_broker.runtime.randomness import Random
 from trio_broker.runtime.workers import Workers
 from trio_broker.security.sasl.authenticators import BY_PASSWORD, login_module, login_module_key
-from trio_broker.security.ssl_factory import present_client_context
 
 
 @attrs.frozen
@@ -73,6 +72,9 @@ def broker_context(config: BrokerConfig) -> ssl.SSLContext:
     Raises:
         ConfigError: a key or certificate is not what it should be.
     """
+    # Imported here: what reads certificates takes 9 MiB of memory, and not every broker has some.
+    from trio_broker.security.ssl_factory import present_client_context
+
     listener = inter_broker_listener(config.socket_server)
     try:
         return present_client_context(config.ssl_of(listener))

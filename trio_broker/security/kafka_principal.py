@@ -13,6 +13,10 @@ USER_TYPE: Final = "User"
 """The type of every principal that a login or a certificate gives."""
 
 
+class NoMatchingRule(Exception):
+    """No rule of ``ssl.principal.mapping.rules`` takes the name in a certificate, so that its client is nobody here."""
+
+
 @attrs.frozen
 class KafkaPrincipal:
     """A type and a name: ``User:alice``. ``token_authenticated`` says that a delegation token has proved it, by which

@@ -12,6 +12,8 @@ from typing import Final
 import attrs
 from cryptography.x509 import Name, NameAttribute, load_der_x509_certificate
 
+from trio_broker.security.kafka_principal import NoMatchingRule
+
 _RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
 
@@ -33,10 +35,6 @@ ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 BLANK: Final = "\\ "
 """One at the beginning or the end of a value."""
-
-
-class NoMatchingRule(Exception):
-    """No rule takes a name, so that its client is nobody here."""
 
 
 @attrs.frozen
