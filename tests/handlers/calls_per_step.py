@@ -20,14 +20,16 @@ class CallsPerStep(trio.abc.Instrument):
 
     def __init__(self) -> None:
         self.most = 0
+        self._longest = ""
         self._asked = itertools.count()
         self._asked_before = 0
         self._profiler = Profiler(self._asked.__next__, 1.0, subcalls=False, builtins=True)
 
     @property
-    def where(self) -> list[tuple[int, str]]:
-        """What was called most in all steps together."""
-        return sorted(((entry.callcount, name_of(entry)) for entry in self._profiler.getstats()), reverse=True)[:5]
+    def where(self) -> str:
+        """The task of the largest step, and what was called most in all steps together."""
+        called = sorted(((entry.callcount, name_of(entry)) for entry in self._profiler.getstats()), reverse=True)
+        return f"{self.most} in a step of {self._longest}; in all steps {called[:5]}"
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._asked_before = next(self._asked)
@@ -36,7 +38,9 @@ class CallsPerStep(trio.abc.Instrument):
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         self.stop()
-        self.most = max(self.most, (next(self._asked) - self._asked_before) // 2)
+        calls = (next(self._asked) - self._asked_before) // 2
+        if calls > self.most:
+            self.most, self._longest = calls, task.name
 
     def stop(self) -> None:
         """Count no longer, from the middle of a step on as well."""

@@ -91,7 +91,8 @@ def offset_deletion(partitions: int) -> OffsetDeleteRequest:
     return OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="wide", partitions=indexes)])
 
 
-async def test_offsets_are_committed_and_deleted_in_turns(groups, monkeypatch):
+async def test_offsets_are_committed_and_deleted_in_turns(groups, mock_clock, monkeypatch):
+    # The clock stands still: a reading of the lag is due every five seconds, and has longer turns of its own.
     monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
     monkeypatch.setattr(request_parts, "MAX_ITEMS_PER_PART", RECORDS_PER_TURN)
     await groups.wire.create_topic("wide", COMMITTED)
