@@ -61,7 +61,8 @@ def listed_groups(cluster: ClusterThread, node_id: int) -> Any:
     return asked(cluster, node_id, "api/v1/groups")["items"]
 
 
-@pytest.mark.kafka_cluster(brokers=3, **WITH_ADMIN)
+# Long enough that on a busy machine nobody is fenced but the one that is killed.
+@pytest.mark.kafka_cluster(brokers=3, **WITH_ADMIN, broker_session_timeout_ms=3000)
 def test_every_broker_answers_for_all_and_names_the_one_that_is_away(kafka_cluster: ClusterThread) -> None:
     kafka_cluster.create_topic("single", partitions=3, replication_factor=1)
     kafka_cluster.create_topic("orders", partitions=3)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.waits import eventually, scaled
+from trio_broker.cluster.metadata_store import CommittedBatch
 from trio_broker.testing import ClusterThread
+from trio_broker.testing.cluster_network import CutTail
 
 WAIT_SECONDS = 30
 
@@ -36,6 +40,26 @@ def consumed(cluster: ClusterThread, topic: str, count: int) -> list[int]:
 
 def isr(cluster: ClusterThread, topic: str) -> set[int]:
     return set(cluster.image.topics[topic].partitions[0].isr)
+
+
+def test_every_broker_has_its_replicas_of_a_topic_that_was_created(
+    kafka_cluster: ClusterThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Neither the one that is asked for the topic, nor the one that decides, which waits for itself.
+    late = next(each for each in (2, 3) if each != kafka_cluster.controller_id())
+    read = CutTail.__anext__
+
+    async def read_late(tail: CutTail) -> CommittedBatch:
+        batch = await read(tail)
+        await trio.sleep(0.1 if tail.store.node_id == late else 0.0)
+        return batch
+
+    monkeypatch.setattr(CutTail, "__anext__", read_late)
+    # What each waits for already, it does not read late.
+    kafka_cluster.create_topic("first")
+    kafka_cluster.create_topic("orders", partitions=3)
+    for node_id in kafka_cluster.broker_ids:
+        assert len(kafka_cluster.broker(node_id).services.replicas.topic("orders").partitions) == 3
 
 
 def test_a_leader_dies_and_what_was_acknowledged_is_read_from_the_next(kafka_cluster):

@@ -76,6 +76,20 @@ class Member:
             port == bound for _, bound in self.broker.server.bound_addresses.values()
         )
 
+    async def wait_loaded(self, end_offset: int) -> None:
+        """Wait until the running broker has followed the metadata before ``end_offset``, or has ended."""
+        assert self.broker is not None, "it runs"
+        loader = self.broker.services.controller.loader
+        async with trio.open_nursery() as nursery:
+
+            async def give_up() -> None:
+                await self.ended.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(give_up)
+            await loader.wait_loaded(end_offset)
+            nursery.cancel_scope.cancel()
+
     async def run(self, task_status: trio.TaskStatus[object]) -> None:
         assert self.broker is not None, "it is made by start"
         try:
@@ -306,13 +320,25 @@ class ClusterThread:
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int = -1, **configs: Setting) -> str:
         """Create a topic, by default with as many replicas as there are brokers, up to three; return its id as text.
 
+        Every running broker that reaches the metadata then has its replicas, and leads what it is to lead.
+
         Raises:
             KafkaError: the topic exists, or its name or a setting is not valid.
         """
         factor = min(len(self._members), BROKERS) if replication_factor == -1 else replication_factor
         texts = setting_texts(configs)
         wanted = NewTopic(name=name, num_partitions=partitions, replication_factor=factor, configs=texts)
-        return self.call(create_topic, self.broker(self.running[0]), wanted)
+        return self.call(self._create_topic, self.broker(self.running[0]), wanted)
+
+    async def _create_topic(self, broker: Broker, wanted: NewTopic) -> str:
+        topic_id = await create_topic(broker, wanted)
+        end_offset = await self._living_links.store.end_offset()
+        async with trio.open_nursery() as nursery:
+            for member in self._members.values():
+                running = member.broker is not None and member.broker.is_running
+                if running and self._living_links.reaches_metadata(member.node_id):
+                    nursery.start_soon(member.wait_loaded, end_offset)
+        return topic_id
 
     def controller_id(self) -> int:
         """The broker that is the controller; −1 if there is none."""
