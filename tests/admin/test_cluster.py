@@ -25,6 +25,9 @@ from trio_broker.testing import ClusterThread
 
 WAIT_SECONDS = 30
 
+CELL = "document.querySelector('[data-rows] tr').cells"
+"""Of the first row of a table: those of the replicas of a partition have its leader, high watermark and ISR."""
+
 WITH_ADMIN = {"admin_listener": "127.0.0.1:0", "log_durability": "page-cache"}
 
 
@@ -177,3 +180,35 @@ async def test_an_election_is_on_the_open_page_when_it_happens(kafka_cluster: Cl
     )
     await page.until(f"document.querySelector('#out-of-sync').textContent.includes('broker {leader} is fenced')")
     assert await page.evaluate("document.documentElement.scrollWidth") <= 420
+
+
+@needs_chromium
+@pytest.mark.kafka_cluster(brokers=3, **WITH_ADMIN)
+async def test_leader_replicas_in_sync_and_high_watermark_move_on_the_open_page(
+    kafka_cluster: ClusterThread, browser: Browser
+) -> None:
+    kafka_cluster.create_topic("orders", min_insync_replicas=2)
+    leader = kafka_cluster.leader_of("orders")
+    page = await browser.open_page(f"{kafka_cluster.broker(leader % 3 + 1).admin_url}topics/orders/replicas")
+    await page.evaluate("window.isTheFirst = true")
+    producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers, "acks": "all"})
+
+    async def append_one() -> None:
+        producer.produce("orders", b"v")
+        assert await trio.to_thread.run_sync(flushed, producer, WAIT_SECONDS)
+
+    async def until_shown(leader: str, high_watermark: int, in_sync: str) -> None:
+        await page.until(f"/^{leader} .*epoch/.test({CELL}[1].innerText.trim())")
+        await page.until(f"/^{high_watermark}$/.test({CELL}[2].innerText.trim())")
+        await page.until(f"/^{in_sync}$/.test({CELL}[3].innerText.trim())")
+
+    await until_shown(str(leader), 0, "[123], [123], [123]")
+    await append_one()
+    await until_shown(str(leader), 1, "[123], [123], [123]")
+    await trio.to_thread.run_sync(kafka_cluster.kill, leader)
+    await until_shown(f"[^{leader}]", 1, "[123], [123]")
+    await append_one()
+    await until_shown(f"[^{leader}]", 2, "[123], [123]")
+    await trio.to_thread.run_sync(kafka_cluster.restart, leader)
+    await until_shown("[123]", 2, "[123], [123], [123]")
+    assert await page.evaluate("window.isTheFirst"), "the page was not loaded again"
