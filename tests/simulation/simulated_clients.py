@@ -116,10 +116,13 @@ class Producer:
     batches_per_burst: int = 1
     acks: int = -1
     on_lost_sequence: Callable[[str], object] = lambda _: None
-    """Called where the broker does not know the batch before any more."""
+    """Called where the broker does not know the batch before any more, which it has acknowledged."""
     producer_id: int = -1
     producer_epoch: int = -1
     _sequences: dict[int, int] = attrs.field(factory=dict)
+    _first_acknowledged: dict[int, int] = attrs.field(factory=dict)
+    """The first sequence that was acknowledged in each partition. One of a producer that is not known need not be 0,
+    in Kafka neither: a batch that is sent behind one that lacked replicas may be taken, and keeps that one out."""
     _connection: Connection = attrs.field(init=False)
 
     async def run(self) -> None:
@@ -146,7 +149,7 @@ class Producer:
             await trio.sleep(RETRY_SECONDS)
             return
         self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
-        self._sequences = {}
+        self._sequences, self._first_acknowledged = {}, {}
 
     async def _send(self, count: int) -> None:
         """Send ``count`` batches without waiting for an answer, and those again that an idempotent producer has to."""
@@ -158,6 +161,7 @@ class Producer:
                 for batch, (code, base_offset) in zip(left, answers, strict=True):
                     may_be_next = {each.partition for each in again}.isdisjoint({batch.partition})
                     if code is ErrorCode.NONE:
+                        self._first_acknowledged.setdefault(batch.partition, batch.sequence)
                         batch.acknowledged(base_offset, by_all=self.acks == ACKS_ALL)
                     elif self.idempotent and (code in RETRIABLE or (code in LOST_SEQUENCE and not may_be_next)):
                         again.append(batch)
@@ -194,7 +198,8 @@ class Producer:
         for each in sent:
             if each.draft.outcome is Outcome.OK:
                 each.draft.failed("behind one that was refused", Outcome.INFO)
-        if code in LOST_SEQUENCE:
+        first = self._first_acknowledged.get(batch.partition, batch.sequence)
+        if code in LOST_SEQUENCE and batch.sequence > first:
             self.on_lost_sequence(f"{self.name}: {code.name} at sequence {batch.sequence}")
         self.producer_id = -1
 
