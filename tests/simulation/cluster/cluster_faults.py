@@ -246,6 +246,22 @@ class ClusterFaults:
         machine.find_second_disk()
         await self._end(machine, ClusterMachine.kill, "is killed, to start with its disk")
 
+    async def start_without_disk(self) -> None:
+        """A broker ends in some way and starts at once, without one of its two disks; the next process has both."""
+        machine = self._somebody()
+        if not (machine.serves and machine.is_wanted):
+            return
+        end = self.cluster.chance.choice((ClusterMachine.kill, ClusterMachine.cut_power, ClusterMachine.stop))
+        if end is ClusterMachine.cut_power and not self._may_lose_power():
+            end = ClusterMachine.kill
+        self._tell(f"{machine.name} ends by {end.__name__}, to start without a disk")
+        await end(machine)
+        machine.lose_second_disk()
+        await machine.start()
+        await self._last()
+        machine.find_second_disk()
+        await self._end(machine, ClusterMachine.kill, "is killed, to start with its disk")
+
     async def move_replica(self) -> None:
         """A replica moves to the other disk of its broker."""
         chance, machine = self.cluster.chance, self._somebody()
@@ -378,6 +394,7 @@ FAULTS: dict[str, Fault] = {
         ClusterFaults.slow_disk,
         ClusterFaults.fill_disk,
         ClusterFaults.lose_disk,
+        ClusterFaults.start_without_disk,
         ClusterFaults.move_replica,
         ClusterFaults.lose_etcd_leader,
         ClusterFaults.stop_etcd,

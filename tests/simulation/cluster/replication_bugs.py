@@ -21,6 +21,7 @@ from trio_broker.partition.replica_fetcher import FollowedPartition, ReplicaFetc
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.writer import PartitionWriter
 from trio_broker.storage.log import Log
+from trio_broker.storage.log_manager import LogManager
 
 
 def followers_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
@@ -170,3 +171,8 @@ def epochs_begin_unwritten(patch: pytest.MonkeyPatch) -> None:
         writer.needs_epoch_entry = False
 
     patch.setattr(PartitionWriter, "write_epochs", say_that_it_is_written)
+
+
+def a_replica_is_made_anew_without_its_disk(patch: pytest.MonkeyPatch) -> None:
+    """A broker that starts without a directory does not wait for what is there."""
+    patch.setattr(LogManager, "expect", lambda *_: None)

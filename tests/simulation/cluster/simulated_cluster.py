@@ -178,7 +178,7 @@ class ClusterMachine(Machine):
         await super().stop()
 
     def lose_second_disk(self) -> None:
-        """Let nothing be made or written on it any more."""
+        """Let nothing be read, made or written on it any more."""
         self._break_second_disk(1.0)
 
     def find_second_disk(self) -> None:
@@ -188,7 +188,9 @@ class ClusterMachine(Machine):
     def _break_second_disk(self, share: float) -> None:
         faults = self.disk.faults
         faults.applies_to = on_second_disk if share else any_path
-        faults.failing_writes = faults.failing_names = faults.failing_syncs = faults.failing_directory_syncs = share
+        faults.failing_reads = faults.failing_writes = faults.failing_names = faults.failing_syncs = (
+            faults.failing_directory_syncs
+        ) = share
 
     def pause(self) -> None:
         """Let the process stand still."""

@@ -95,6 +95,7 @@ BUGS: dict[str, Bug] = {
         (ELECTABLE,), ("elect_preferred", "kill", "stop_cleanly"), delay_seconds=0.1
     ),
     "logs_are_not_compared": Bug((SAME_EVERYWHERE, WHOLE_AGAIN), CUTS),
+    "a_replica_is_made_anew_without_its_disk": Bug((WHOLE_AGAIN,), ("start_without_disk",)),
     "epochs_begin_unwritten": Bug((SAME_EVERYWHERE, WHOLE_AGAIN, BROKER_LIVES), (*CRASHES, *CUTS)),
 }
 
