@@ -26,6 +26,7 @@ import trio
 
 from kafka_wire.primitives import uuid_text
 from trio_broker.broker import Broker
+from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.cluster.shared_metadata import SharedMetadata, opened_metadata_store
@@ -79,7 +80,8 @@ class Member:
     async def wait_loaded(self, end_offset: int) -> None:
         """Wait until the running broker has followed the metadata before ``end_offset``, or has ended."""
         assert self.broker is not None, "it runs"
-        loader = self.broker.services.controller.loader
+        controller = self.broker.services.controller
+        assert isinstance(controller, Controller), "each broker has one, and one of them decides"
         async with trio.open_nursery() as nursery:
 
             async def give_up() -> None:
@@ -87,7 +89,7 @@ class Member:
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(give_up)
-            await loader.wait_loaded(end_offset)
+            await controller.loader.wait_loaded(end_offset)
             nursery.cancel_scope.cancel()
 
     async def run(self, task_status: trio.TaskStatus[object]) -> None:
