@@ -89,8 +89,8 @@ LIVE_CHANCE: Final = 0.15
 RECORDS: Final = 4
 """Requests behind a handshake."""
 
-LOGINS: Final = 4
-"""In a round, beside one connection of TLS, which takes as long as all of them."""
+LOGINS: Final = 10
+"""In a round, beside one connection of TLS, which takes as long as four of them."""
 
 
 # --- Logins ---

@@ -78,6 +78,7 @@ from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.service_manager import ServiceReport, ServiceState, service_manager
 from trio_broker.security.broker_security import check_broker_security
+from trio_broker.security.exposure import exposure_of
 from trio_broker.security.sasl import oauthbearer
 from trio_broker.security.sasl.authenticators import SaslAuthenticators
 from trio_broker.security.sasl.server_authenticator import SaslServerAuthenticator
@@ -305,8 +306,8 @@ class Broker:
             raise StartupError(f"cannot listen on {listeners}: {error.strerror or error}{hint}") from error
         for endpoint in self.bound_endpoints:
             address = ipaddress.ip_address(self.server.bound_addresses[endpoint.listener_name][0])
-            if not address.is_loopback and (warning := OPEN_TO_OTHERS.get(endpoint.security_protocol)):
-                log.warning(warning, endpoint)
+            if not address.is_loopback and (exposure := exposure_of(endpoint, self.config)):
+                log.warning("%s is open to other machines %s", endpoint, exposure)
 
     def _new_authenticator(self, info: ConnectionInfo) -> SaslServerAuthenticator | None:
         """What the client of a new connection logs in with; None on a listener without a login."""
@@ -538,18 +539,6 @@ def load_keys(listener: str, config: BrokerConfig) -> SslFactory:
     from trio_broker.security.ssl_factory import SslFactory
 
     return SslFactory(listener, config.ssl_of(listener))
-
-
-OPEN_TO_OTHERS = {
-    SecurityProtocol.PLAINTEXT: (
-        "%s is open to other machines, WITHOUT LOGIN OR ENCRYPTION: anyone who reaches it may read, write and delete"
-        " everything"
-    ),
-    SecurityProtocol.SASL_PLAINTEXT: (
-        "%s is open to other machines WITHOUT ENCRYPTION: anyone on the way reads all, and the passwords of PLAIN"
-    ),
-}
-"""What is logged of a listener that other machines reach, by its security protocol; nothing of one with TLS."""
 
 
 def not_running(request: QueuedRequest) -> Answer:
