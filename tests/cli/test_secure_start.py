@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import ssl
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from kafka_wire.sasl.scram import ScramMechanism
 from trio_broker import broker as broker_module
 from trio_broker.broker import Broker
 from trio_broker.cli import main
-from trio_broker.cli.secure_directory import SecureDirectory, SecureSettings, certificate_in, names_in
+from trio_broker.cli.secure_directory import SecureDirectory, SecureSettings, certificate_in, names_in, own_name
 from trio_broker.cluster.scram_control import find_credential
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.errors import ConfigError
@@ -172,12 +173,48 @@ def test_of_two_first_starts_at_once_one_makes_everything_and_the_other_says_so(
         assert (result.exit_code, runs) == (1, [])
         assert f"--secure: another start is making {made.path}" in result.stderr
         assert [each.name for each in made.path.iterdir()] == [".lock"]
+
+
+def test_of_two_renewals_at_once_one_waits_for_the_other_and_finds_what_it_made(tmp_path: Path, monkeypatch):
+    made = SecureDirectory(tmp_path / "made")
+    made.make(SETTINGS)
+    made.renew([], NOW)
+    later = NOW + timedelta(days=800)
+    with ExitStack() as other:
+        other.enter_context(made.locked())
+
+        def finish_the_other(_: float) -> None:
+            made._issue(["localhost", "127.0.0.1", "::1", *own_name()], later)
+            other.close()
+
+        monkeypatch.setattr("trio_broker.cli.secure_directory.time.sleep", finish_the_other)
+        assert made.renew([], later) == ""
+    assert certificate_in((made.path / "broker.pem").read_bytes()).not_valid_before_utc > NOW
+
+
+def test_a_renewal_waits_no_longer_than_it_says_and_for_nobody_where_nothing_is_to_be_done(tmp_path, monkeypatch):
+    monkeypatch.setattr("trio_broker.cli.secure_directory.RENEWAL_SECONDS", 0)
+    made = SecureDirectory(tmp_path / "made")
     made.make(SETTINGS)
     with made.locked(), pytest.raises(ConfigError, match="another start is making"):
         made.renew([], NOW)
     assert "is issued until" in made.renew([], NOW)
     with made.locked():
         assert made.renew([], NOW) == ""
+
+
+def test_two_brokers_of_one_directory_take_no_names_from_each_other(tmp_path: Path):
+    made = SecureDirectory(tmp_path / "made")
+    made.make(SETTINGS)
+    for _ in range(2):
+        for host in ("one.example", "two.example"):
+            made.renew([host], NOW)
+    assert names(made.path) >= {"one.example", "two.example"}
+    assert made.renew(["one.example"], NOW) == ""
+    # Other names go where the file is removed.
+    (made.path / "broker.pem").unlink()
+    made.renew(["one.example"], NOW)
+    assert "two.example" not in names(made.path)
 
 
 def test_what_a_killed_start_left_half_written_is_no_other_directory(tmp_path: Path):

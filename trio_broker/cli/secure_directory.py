@@ -20,6 +20,7 @@ import fcntl
 import os
 import secrets
 import socket
+import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -54,6 +55,11 @@ ADMIN: Final = "admin"
 MECHANISM: Final = ScramMechanism.SHA_512
 PASSWORD_BYTES: Final = 18
 """Of a password that is made here, 24 characters: nobody guesses 144 bits."""
+
+RENEWAL_SECONDS: Final = 10.0
+"""That a start waits for another one of the same directory which is issuing: milliseconds, but on a slow disk."""
+
+RETRY_SECONDS: Final = 0.05
 
 NOT_ISSUED: Final = "is not there"
 
@@ -163,13 +169,14 @@ class SecureDirectory:
 
     def renew(self, hosts: Iterable[str], now: datetime) -> str:
         """Make an authority if there is none, and issue the broker's certificate if it is not of this one, ends soon or
-        has not all of ``hosts``. Return what was done and what somebody has to do, in one line; empty where there is
+        has not all of ``hosts``. What it names already it goes on to name: another broker may have the same directory,
+        and clients that dial it. Return what was done and what somebody has to do, in one line; empty where there is
         nothing."""
         wanted = sorted({*LOCAL_NAMES, *own_name(), *(host for host in hosts if is_name(host))})
         try:
             if self._authority.exists() and not self._reason_to_issue(wanted, now):
                 return ""
-            with self.locked():
+            with self.locked(RENEWAL_SECONDS):
                 return self._issue(wanted, now)
         except OSError as error:
             raise ConfigError(f"--secure: {error.filename or self.path}: {error.strerror or error}") from None
@@ -189,7 +196,7 @@ class SecureDirectory:
         if authority.certificate != read_certificate(self._authority):
             what = f"{self._authority} is not that of {self._authority_key}"
             raise ConfigError(f"--secure: {what}: remove it, and clients need the new one")
-        store = authority.issue_server("trio-broker", hosts, now)
+        store = authority.issue_server("trio-broker", sorted({*hosts, *self._present_names()}), now)
         write_private_file(self._key_store, store.pem)
         end = min(certificate_in(store.chain).not_valid_after_utc, authority.certificate.not_valid_after_utc)
         soon = ": ca.pem ends, and clients need another one" if is_near(end, now) else ""
@@ -210,15 +217,20 @@ class SecureDirectory:
         missing = set(hosts) - names_in(certificate)
         return f"does not name {', '.join(sorted(missing))}" if missing else ""
 
+    def _present_names(self) -> set[str]:
+        """The hosts of the certificate that there is."""
+        return names_in(read_certificate(self._key_store)) if self._key_store.exists() else set()
+
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, wait_seconds: float = 0) -> Iterator[None]:
         """Hold the directory while files of it are made. The kernel lets go of it with the process."""
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + wait_seconds
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ConfigError(f"--secure: another start is making {self.path}") from None
+            while not is_taken(descriptor):
+                if time.monotonic() >= deadline:
+                    raise ConfigError(f"--secure: another start is making {self.path}")
+                time.sleep(RETRY_SECONDS)
             yield
         finally:
             os.close(descriptor)
@@ -293,6 +305,15 @@ def reason_not_safe(config: BrokerConfig) -> str:
     if config.node.admin_listener and config.node.admin_security_protocol != "SSL":
         return f"the admin page has no TLS without admin.security.protocol=SSL{INSTEAD}"
     return ""
+
+
+def is_taken(descriptor: int) -> bool:
+    """Take the lock of an open file, unless another one has it; return whether it was taken."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def own_name() -> list[str]:
