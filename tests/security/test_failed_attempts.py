@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kafka_wire.error_codes import ErrorCode
 from tests.security.sasl_conversation import Conversation, authenticator
 from trio_broker.runtime.clock import ManualClock
@@ -18,6 +20,19 @@ def test_an_address_that_fails_too_often_is_refused_for_a_while_and_others_are_n
     assert not attempts.is_exhausted("b")
     clock.advance(1 / PER_SECOND)
     assert not attempts.is_exhausted("a")
+
+
+@pytest.mark.parametrize("are_refusals_noted", [False, True])
+def test_who_goes_on_has_ten_guesses_a_second_behind_the_burst(are_refusals_noted: bool) -> None:
+    clock, seen, seconds = ManualClock(), 0, 20
+    attempts = FailedAttempts(clock)
+    for _ in range(1000 * seconds):
+        is_refused = attempts.is_exhausted("a")
+        seen += not is_refused
+        if are_refusals_noted or not is_refused:
+            attempts.note("a")
+        clock.advance(0.001)
+    assert abs(seen - (BURST + seconds * PER_SECOND)) <= 3
 
 
 def test_another_address_of_the_same_network_is_no_way_around():

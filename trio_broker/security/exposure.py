@@ -1,4 +1,4 @@
-"""What a listener lets others do who reach it from another machine, as far as it asks them for neither login nor TLS.
+"""What is open at a listener that other machines reach: without a login to everybody, without TLS to who is on the way.
 
 Source: docs/threat-model.md.
 """

@@ -34,12 +34,15 @@ class FailedAttempts:
     """Of each address, how many failures it has left to pay for, and when that was."""
 
     def is_exhausted(self, host: str) -> bool:
-        return self._left(client_network(host)) >= BURST
+        # Whether a whole one more would be too many: what is left to pay for is less than all at any later time.
+        return self._left(client_network(host)) > BURST - 1
 
     def note(self, host: str) -> None:
+        # What is refused unseen guesses nothing, and must not add to the time.
+        if self.is_exhausted(host):
+            return
         network = client_network(host)
-        # No more than makes it wait: what is refused unseen guesses nothing, and must not add to the time.
-        self._spent[network] = min(self._left(network) + 1, BURST), self.clock.monotonic()
+        self._spent[network] = self._left(network) + 1, self.clock.monotonic()
         self._spent.move_to_end(network)
         if len(self._spent) > MAX_ADDRESSES:
             self._spent.popitem(last=False)
