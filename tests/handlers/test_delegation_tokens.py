@@ -200,3 +200,13 @@ async def test_the_controller_removes_tokens_that_are_over(broker):
     # Nobody waits until the broker follows a removal; it has done so when it follows what comes behind.
     new = await create(alice)
     assert await described(alice) == {kept.token_id, new.token_id}
+
+
+async def test_who_has_no_rights_cannot_fill_the_metadata_with_tokens(broker, monkeypatch):
+    monkeypatch.setattr("trio_broker.cluster.delegation_token_control.MAX_TOKENS", 2)
+    alice = broker.as_user("alice")
+    tokens = [await create(alice, max_lifetime_ms=HOUR_MS) for _ in range(2)]
+    assert (await create(alice)).error_code == ErrorCode.POLICY_VIOLATION
+    assert (await create(broker.as_user("bob"))).error_code == 0
+    assert (await ended(alice, tokens[0]))[0] == 0
+    assert (await create(alice)).error_code == 0

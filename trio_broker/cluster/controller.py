@@ -436,7 +436,9 @@ class Controller:
 
     async def create_delegation_token(self, wanted: NewToken) -> DelegationTokenRecord:
         now_ms, random = self._runtime.clock.now_ms(), self._runtime.random
-        return await self.operations.decide(lambda: decide_new_token(self.config.sasl, wanted, now_ms, random))
+        return await self.operations.decide(
+            lambda: decide_new_token(self.image, self.config.sasl, wanted, now_ms, random)
+        )
 
     async def renew_delegation_token(self, requester: KafkaPrincipal, secret: bytes, period_ms: int) -> int:
         now_ms = self._runtime.clock.now_ms()

@@ -19,7 +19,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.limits import INT64_MAX, MAX_STRING_BYTES
+from kafka_wire.limits import INT64_MAX
 from kafka_wire.primitives import uuid_text
 from kafka_wire.stored.metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
 from trio_broker.cluster.controller_result import ControllerResult
@@ -36,8 +36,11 @@ DISABLED: Final = KafkaError(
     code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
 )
 
-MAX_NAMES_BYTES: Final = MAX_STRING_BYTES
+MAX_NAMES_BYTES: Final = 4096
 """Of the owner and the renewers of one token, together: each user may create tokens, and all brokers keep them."""
+
+MAX_TOKENS: Final = 10_000
+"""Of one requester at a time: a user needs no right to create tokens of its own, and all brokers keep them for days."""
 
 
 @attrs.frozen
@@ -84,13 +87,13 @@ def may_see(principal: KafkaPrincipal, token: DelegationTokenRecord) -> bool:
 
 
 def decide_new_token(
-    config: SaslConfig, wanted: NewToken, now_ms: int, random: Random
-) -> ControllerResult[DelegationTokenRecord]:
+    image: MetadataImage, config: SaslConfig, wanted: NewToken, now_ms: int, random: Random
+) -> Steps[ControllerResult[DelegationTokenRecord]]:
     """Create a token.
 
     Raises:
         KafkaError: INVALID_PRINCIPAL_TYPE: its owner or a renewer is no user. INVALID_REQUEST: their names are too
-            long. DELEGATION_TOKEN_AUTH_DISABLED.
+            long. POLICY_VIOLATION: the requester has too many. DELEGATION_TOKEN_AUTH_DISABLED.
     """
     for each in (wanted.owner, *wanted.renewers):
         if each.type != USER_TYPE:
@@ -101,6 +104,7 @@ def decide_new_token(
         text = f"the names of owner and renewers have {name_bytes} bytes, at most {MAX_NAMES_BYTES} are kept"
         raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
     _require_enabled(config)
+    yield from _require_few(image, str(wanted.requester))
     lifetime_ms = config.delegation_token_max_lifetime_ms
     if wanted.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, wanted.max_lifetime_ms)
@@ -178,6 +182,17 @@ def _found(image: MetadataImage, config: SaslConfig, secret: bytes) -> Steps[Del
         if hmac.compare_digest(token_hmac(secret_key, token_id), secret):
             return token
     raise KafkaError("there is no token with this secret", code=ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+
+
+def _require_few(image: MetadataImage, requester: str) -> Steps[None]:
+    count, budget = 0, YieldBudget()
+    for token in token_records(image).values():
+        if budget.is_spent:
+            yield budget.renewed
+        count += token.requester == requester
+    if count >= MAX_TOKENS:
+        text = f"{requester} has created {count} tokens that are not over yet, of which there may be {MAX_TOKENS}"
+        raise KafkaError(text, code=ErrorCode.POLICY_VIOLATION)
 
 
 def _require_valid(token: DelegationTokenRecord, now_ms: int) -> None:
