@@ -98,7 +98,7 @@ async def test_a_fetch_ends_with(replicas, autojump_clock, end):
     partitions = await new_partitions(replicas)
 
     async def new_race() -> Race[Any]:
-        replicas._stops_waiting = False
+        replicas.stops_waiting = False
         partition = next(partitions)
         event: Callable[[], object] = replicas.stop_waiting if end is None else partial(end, partition, GONE)
         return Race(fetch(replicas, partition), event)

@@ -17,10 +17,10 @@ Source: Kafka's ReplicaManager.readFromLog and DelayedFetch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from operator import methodcaller
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 import attrs
 import trio
@@ -33,6 +33,7 @@ from trio_broker.common.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.partition.delayed_operations import DelayedFetch
+from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.state import NO_EPOCH
 from trio_broker.runtime.disk import FileRegion
@@ -113,28 +114,30 @@ class FetchedPartition:
     preferred_read_replica: int = NO_REPLICA
 
 
-StorageFailure: TypeAlias = Callable[[Partition, OSError], KafkaError]
-"""Takes the partition's log directory offline, and returns the error for the request."""
+class FetchedReplicas(Protocol):
+    """The replicas of this broker, as far as a Fetch asks them and tells them; see ``ReplicaManager``."""
 
+    failures: LogDirFailures
+    delayed_fetches: dict[DelayedFetch, None]
+    """All waiting fetches, so that they can be woken."""
+    stops_waiting: bool
+    """Whether the broker stops."""
+    sends_high_watermarks: bool
+    """Whether a follower is answered as soon as it has to learn of a high watermark."""
 
-class RunInThread(Protocol):
-    """Reads the log of a partition in a worker thread; see ``ReplicaManager.run_in_thread``."""
+    async def run_in_thread(self, partition: Partition, work: Callable[[LogReader], T]) -> T:
+        """Read the log of a partition in a worker thread."""
+        ...
 
-    async def __call__(self, partition: Partition, work: Callable[[LogReader], T], /) -> T: ...
+    def follower_fetched(
+        self, partition: Partition, replica: FetchingReplica, target: FetchTarget, leader_end: int
+    ) -> None:
+        """Take note of the progress of a replica."""
+        ...
 
-
-class FollowerFetched(Protocol):
-    """Takes note of the progress of a replica; see ``ReplicaManager.follower_fetched``."""
-
-    def __call__(
-        self, partition: Partition, replica: FetchingReplica, target: FetchTarget, leader_end: int, /
-    ) -> None: ...
-
-
-class ShouldLeaderThrottle(Protocol):
-    """Whether a replica is to get nothing of a partition now; see ``ReplicaManager.should_leader_throttle``."""
-
-    def __call__(self, partition: Partition, replica: FetchingReplica, /) -> bool: ...
+    def should_leader_throttle(self, partition: Partition, replica: FetchingReplica) -> bool:
+        """Whether a replica is to get nothing of a partition now."""
+        ...
 
 
 READS_PER_LOOK = 25
@@ -143,21 +146,12 @@ READS_PER_LOOK = 25
 
 @attrs.define
 class ReadAttempt:
-    """One walk over all targets: what it found so far, and whether that ends the waiting.
+    """One walk over all targets: what it found so far, and whether that ends the waiting."""
 
-    ``watch`` is called before other tasks run during the walk, if it may end in a wait: a read waits for the disk, or
-    the walk is long. From then on what moves in the partitions is noted.
-    """
-
+    operation: FetchOperation
     limits: FetchLimits
-    storage_failed: StorageFailure
-    run_in_thread: RunInThread
+    replicas: FetchedReplicas
     release_handler: ReleaseHandler
-    watch: Callable[[], object]
-    follower_fetched: FollowerFetched | None
-    """None where the replica's progress has been noted by an attempt before."""
-    should_throttle: ShouldLeaderThrottle
-    sends_high_watermarks: bool
     results: list[FetchedPartition] = attrs.Factory(list)
     with_records: list[tuple[Partition, FetchedPartition]] = attrs.Factory(list)
     size_bytes: int = 0
@@ -180,8 +174,10 @@ class ReadAttempt:
                     yield budget.renewed
 
     def _watch_if_needed(self) -> None:
+        """Note what moves in the partitions from now on, if the walk may end in a wait: other tasks are about to run,
+        since a read waits for the disk, or the walk is long."""
         if not self.is_enough:
-            self.watch()
+            self.operation.watch()
 
     def _read(self, target: FetchTarget) -> Steps[FetchedPartition]:
         """Read one partition; an error there is its own, and ends the waiting."""
@@ -197,12 +193,12 @@ class ReadAttempt:
             if replica is not None:
                 # In one turn with the look at it: what is appended from now on was not there for this fetch.
                 fetch_upper_bound = partition.log_end_offset
-                if self.follower_fetched is not None and result.diverging_epoch is None:
-                    self.follower_fetched(partition, replica, target, fetch_upper_bound)
+                if self.operation.notes_progress and result.diverging_epoch is None:
+                    self.replicas.follower_fetched(partition, replica, target, fetch_upper_bound)
                     result.high_watermark = partition.high_watermark
                 if self._has_news(target, result, partition, replica.broker_id):
                     self.must_answer = True
-                if self.should_throttle(partition, replica):
+                if self.replicas.should_leader_throttle(partition, replica):
                     return result
             elif self.limits.nearer_brokers:
                 preferred = partition.preferred_read_replica(self.limits.nearer_brokers, target.fetch_offset)
@@ -226,9 +222,9 @@ class ReadAttempt:
                 read = methodcaller(
                     "read", target.fetch_offset, max_bytes, end_offset=fetch_upper_bound, minimum_one=minimum_one
                 )
-                fetched = yield partial(self.run_in_thread, partition, read)
+                fetched = yield partial(self.replicas.run_in_thread, partition, read)
             except OSError as error:
-                raise self.storage_failed(partition, error) from error
+                raise self.replicas.failures.storage_failed(partition, error) from error
             if not fetched.size:
                 return result
             result.records = fetched.records
@@ -250,7 +246,7 @@ class ReadAttempt:
         # It asks for what is behind that, so it can follow at once; otherwise it would ask without end.
         if NO_OFFSET < target.log_start_offset < result.log_start_offset:
             return True
-        return self.sends_high_watermarks and partition.high_watermark_sent(replica_id) < result.high_watermark
+        return self.replicas.sends_high_watermarks and partition.high_watermark_sent(replica_id) < result.high_watermark
 
     def _examine(self, target: FetchTarget, partition: Partition) -> FetchedPartition:
         """How the partition stands, before any records.
@@ -314,20 +310,16 @@ def diverging_epoch(target: FetchTarget, partition: Partition) -> EpochEndOffset
 class FetchOperation:
     """One Fetch from beginning to end.
 
-    ``may_wait`` turns false when the broker stops; ``delayed_fetches`` holds all waiting fetches, so that they can be
-    woken then.
+    Each of ``when_unawaited`` is given, before the first wait, what to call if the client does not want to wait any
+    more.
     """
 
     targets: Sequence[FetchTarget]
     limits: FetchLimits
-    storage_failed: StorageFailure
-    run_in_thread: RunInThread
-    may_wait: Callable[[], bool]
-    delayed_fetches: dict[DelayedFetch, None]
-    should_throttle: ShouldLeaderThrottle
-    follower_fetched: FollowerFetched | None = None
-    sends_high_watermarks: bool = False
-    """Whether a follower is answered as soon as it has to learn of a high watermark."""
+    replicas: FetchedReplicas
+    when_unawaited: Iterable[Callable[[Callable[[], None]], None]] = ()
+    notes_progress: bool = True
+    """Whether the progress of a replica has yet to be noted: it has said it once."""
     _delayed: DelayedFetch | None = None
     _may_wait_no_more: bool = False
 
@@ -347,20 +339,10 @@ class FetchOperation:
             while True:
                 if self._delayed is not None:
                     self._delayed.begin_to_read()
-                attempt = ReadAttempt(
-                    self.limits,
-                    self.storage_failed,
-                    self.run_in_thread,
-                    release_handler,
-                    self.watch,
-                    self.follower_fetched,
-                    self.should_throttle,
-                    self.sends_high_watermarks,
-                )
+                attempt = ReadAttempt(self, self.limits, self.replicas, release_handler)
                 yield from attempt.read_all(self.targets)
-                # What a replica has said with its request it has not said again.
-                self.follower_fetched = None
-                if attempt.is_enough or self._may_wait_no_more or not self.may_wait():
+                self.notes_progress = False
+                if attempt.is_enough or self._may_wait_no_more or self.replicas.stops_waiting:
                     return attempt
                 now = trio.current_time()
                 # The wait counts from the end of the first read, as in Kafka.
@@ -386,16 +368,20 @@ class FetchOperation:
                 self.limits.min_bytes,
                 reads_committed=reads_committed,
                 is_of_replica=is_of_replica,
-                awaits_high_watermark=is_of_replica and self.sends_high_watermarks,
+                awaits_high_watermark=is_of_replica and self.replicas.sends_high_watermarks,
             )
-            self.delayed_fetches[self._delayed] = None
+            self.replicas.delayed_fetches[self._delayed] = None
             for partition in self._partitions():
                 partition.delayed.add_fetch(self._delayed)
+            # They belong to the request, which refers to this from now on: kept, they would be a cycle with its bytes.
+            registers, self.when_unawaited = self.when_unawaited, ()
+            for register in registers:
+                register(self.end_wait)
         return self._delayed
 
     def _unwatch(self) -> None:
         if self._delayed is not None:
-            self.delayed_fetches.pop(self._delayed, None)
+            self.replicas.delayed_fetches.pop(self._delayed, None)
             for partition in self._partitions():
                 partition.delayed.remove_fetch(self._delayed)
 

@@ -142,7 +142,7 @@ class ReplicaManager:
         self.follower_appends = FollowerAppends(clock, self.failures, self.flusher, self.log_maintenance)
         # Fetches what is followed; None where there are no other brokers.
         self.fetchers: ReplicaFetcherManager | None = None
-        self._delayed_fetches: dict[DelayedFetch, None] = {}
+        self.delayed_fetches: dict[DelayedFetch, None] = {}
         self._reaper = ExpirationReaper()
         self.appends = LeaderAppends(runtime, self.failures, self._reaper)
         self.alter_log_dirs = ReplicaAlterLogDirsManager(
@@ -155,12 +155,12 @@ class ReplicaManager:
             log_maintenance=self.log_maintenance,
         )
         self.record_deletion = RecordDeletion(self.failures, self.log_maintenance, changes or ChangeLog(clock))
-        self._stops_waiting = False
+        self.stops_waiting = False
         # Called with what the leader of a partition wants of the controller.
         self.alter_partition: Callable[[Partition, PendingPartitionChange], None] = _nobody_decides
         self._fetched_bytes = 0
         self._leader_quota = leader_quota(clock, config)
-        self._sends_high_watermarks = config.replication.replica_selector_class is not None
+        self.sends_high_watermarks = config.replication.replica_selector_class is not None
 
     # ---- finding --------------------------------------------------------------------------------------------------
 
@@ -262,19 +262,7 @@ class ReplicaManager:
 
         Each of ``when_unawaited`` is given what to call if the client does not want to wait any more.
         """
-        operation = FetchOperation(
-            targets,
-            limits,
-            storage_failed=self.failures.storage_failed,
-            run_in_thread=self.run_in_thread,
-            may_wait=lambda: not self._stops_waiting,
-            delayed_fetches=self._delayed_fetches,
-            should_throttle=self.should_leader_throttle,
-            follower_fetched=self.follower_fetched,
-            sends_high_watermarks=self._sends_high_watermarks,
-        )
-        for register in when_unawaited:
-            register(operation.end_wait)
+        operation = FetchOperation(targets, limits, self, when_unawaited)
         attempt = yield from operation.run(release_handler)
         if limits.replica is not None:
             self._answered_replica(targets, limits.replica, attempt)
@@ -288,7 +276,7 @@ class ReplicaManager:
     def _answered_replica(self, targets: Sequence[FetchTarget], replica: FetchingReplica, attempt: ReadAttempt) -> None:
         for partition, result in attempt.with_records:
             self._leader_quota.record(partition, result.size_bytes)
-        if self._sends_high_watermarks:
+        if self.sends_high_watermarks:
             for target, result in zip(targets, attempt.results, strict=True):
                 if isinstance(target.found, Partition):
                     target.found.writer.note_high_watermark_sent(replica.broker_id, result.high_watermark)
@@ -322,8 +310,8 @@ class ReplicaManager:
 
     def stop_waiting(self) -> None:
         """The broker stops: let every waiting fetch answer now with what there is, and none begin to wait."""
-        self._stops_waiting = True
-        for delayed in self._delayed_fetches:
+        self.stops_waiting = True
+        for delayed in self.delayed_fetches:
             delayed.wake()
 
     # ---- running --------------------------------------------------------------------------------------------------
@@ -449,7 +437,7 @@ class ReplicaManager:
             partitions=len(partitions),
             offline_partitions=sum(partition.failure is not None for partition in partitions),
             delayed_produces=sum(len(partition.delayed.produces) for partition in partitions),
-            delayed_fetches=len(self._delayed_fetches),
+            delayed_fetches=len(self.delayed_fetches),
             appended_batches=self.appends.appended_batches,
             appended_records=self.appends.appended_records,
             appended_bytes=self.appends.appended_bytes,
