@@ -109,7 +109,8 @@ class Client:
         response = await response_of(handler, decoded, self.context(version))
         if response is None:
             return None
-        answer = response if isinstance(response, bytes) else joined(encode(response, version))
-        read, end = decode(type(request).RESPONSE, version, answer)
-        assert end == len(answer)
+        if not isinstance(response, bytes):
+            response = joined(response if isinstance(response, list) else encode(response, version))
+        read, end = decode(type(request).RESPONSE, version, response)
+        assert end == len(response)
         return read

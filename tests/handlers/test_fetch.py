@@ -9,18 +9,36 @@ import pytest
 import trio
 import trio.testing
 
+from kafka_wire.codec import encode_bytes
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from kafka_wire.messages.fetch import (
+    NAMES_UP_TO,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batches
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
-from tests.handlers.handler_client import Client
+from tests.handlers.handler_client import Client, joined
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, delete_topics, make_replicas
 from tests.waits import fail_after
 from trio_broker.common.request_phase import RequestPhase
-from trio_broker.handlers.fetch import error_response, fetch
+from trio_broker.handlers.fetch import (
+    ENCODED_SINCE_VERSION,
+    encoded_records,
+    error_response,
+    fetch,
+    partition_data,
+)
+from trio_broker.partition.fetch_operation import FetchedPartition
+from trio_broker.partition.fetch_sessions import SessionKey
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log_reader import ReadableLog
 
@@ -45,6 +63,16 @@ def request(
         forgotten_topics_data=forgotten,
         **fields,
     )
+
+
+@pytest.mark.parametrize("version", range(ENCODED_SINCE_VERSION, FetchRequest.VERSIONS.high + 1))
+@pytest.mark.parametrize("size", [1, 126, 127, 70_000])
+def test_the_answer_with_records_alone_is_encoded_as_every_other(version, size):
+    key = SessionKey("orders" if version <= NAMES_UP_TO else "", TOPIC_ID if version > NAMES_UP_TO else NO_UUID, 7)
+    result = FetchedPartition(7, ErrorCode.NONE, 2**40, 2**39, 5, bytes(size), size)
+    topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[partition_data(result)])
+    expected = FetchResponse(session_id=2**30, responses=[topic])
+    assert joined(encoded_records(version, 2**30, key, result)) == encode_bytes(expected, version)
 
 
 async def ask(client, *partitions, version=11, **fields):
@@ -376,14 +404,15 @@ async def test_a_committed_reader_stops_at_an_open_transaction_and_is_woken_by_i
     assert values(answer)[0] == b"open"
 
 
-async def test_aborted_transactions_are_given_to_committed_readers(client, replicas):
+@pytest.mark.parametrize("version", [11, ENCODED_SINCE_VERSION])
+async def test_aborted_transactions_are_given_to_committed_readers(client, replicas, version):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"plain")
     partition.writer.append(transactional(b"undone"), now_ms=NOW_MS)
     end_transaction(partition, committed=False)
-    [committed] = await ask(client, wanted(), isolation_level=COMMITTED)
+    [committed] = await ask(client, wanted(), isolation_level=COMMITTED, version=version)
     assert [(each.producer_id, each.first_offset) for each in committed.aborted_transactions] == [(9, 1)]
-    [uncommitted] = await ask(client, wanted())
+    [uncommitted] = await ask(client, wanted(), version=version)
     assert not uncommitted.aborted_transactions
 
 

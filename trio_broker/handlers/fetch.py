@@ -10,10 +10,13 @@ Source: Kafka's KafkaApis.handleFetchRequest; KIP-74 for the limits, KIP-227 for
 
 from __future__ import annotations
 
+import functools
+import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import attrs
 
+from kafka_wire.codec import encode_bytes
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
@@ -29,6 +32,7 @@ from kafka_wire.messages.fetch import (
     PartitionData,
     SnapshotId,
 )
+from kafka_wire.primitives import Chunk, unsigned_varint
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns
 from trio_broker.handlers.support.broker_nodes import broker_nodes
@@ -60,6 +64,19 @@ ISOLATION_LEVELS = {level.value: level for level in IsolationLevel}
 NO_DIVERGENCE, UNNAMED_LEADER, NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
 """Defaults of every partition's answer. They are never changed, and to make them anew would cost as much as all the
 rest of the answer."""
+
+HEAD = struct.Struct(">ihi")
+"""Throttle time, error code and session id, with which a response begins."""
+
+OFFSETS = struct.Struct(">ihqqq")
+"""The numbers of a partition in a response: index, error code, high watermark, last stable and log start offset."""
+
+ENCODED_SINCE_VERSION = 12
+"""From here on the size of the records is a varint; clients that ask in a version before it are rare."""
+
+TOPICS_REMEMBERED = 1024
+"""Topics, each in the versions that its consumers speak, whose answers are made of remembered pieces; some 300 bytes
+each."""
 
 PARTITIONS_PER_LOOK = 25
 """Partitions between two looks at the budget, of which the first begins it: most fetches have fewer, and need none."""
@@ -98,7 +115,7 @@ def error_response(request: FetchRequest, error: KafkaError) -> FetchResponse:
         InHandler([CLUSTER_ACTION], "of a replica, all partitions: TOPIC_AUTHORIZATION_FAILED"),
     ],
 )
-def fetch(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
+def fetch(request: FetchRequest, context: Context) -> Steps[FetchResponse | list[Chunk]]:
     """Read every partition asked for; wait up to ``max_wait_ms`` while there is less than ``min_bytes``."""
     # KIP-903 moved it into a tagged struct; the field that the version lacks reads as -1.
     replica_id = max(request.replica_id, request.replica_state.replica_id)
@@ -149,7 +166,7 @@ class ReadableTopics:
 
 def fetch_in_full(
     request: FetchRequest, limits: FetchLimits, context: Context, readable: ReadableTopics | None
-) -> Steps[FetchResponse]:
+) -> Steps[FetchResponse | list[Chunk]]:
     """Answer for every partition named; with the initial epoch, begin a session (KIP-227) if there is room."""
     replicas = context.services.replicas
     # A client gives a session up by naming it with one of these epochs. Kept, it would hold a place in the cache until
@@ -169,16 +186,15 @@ def fetch_in_full(
             # since.
             session.incremental_changes(session.partitions.items(), results)
             session_id = session.session_id
-    leaders = CurrentLeaders(context, LED_DIFFERENTLY, NAMES_LEADERS_SINCE_VERSION)
-    responses = yield from responses_of(zip(asked, results, strict=True), leaders)
+    response = yield from response_of(session_id, zip(asked, results, strict=True), len(results), context)
     if len(targets) > PARTITIONS_PER_LOOK:
         yield from clear_in_turns(asked, targets, results)
-    return FetchResponse(session_id=session_id, responses=responses, node_endpoints=leaders.endpoints(NodeEndpoint))
+    return response
 
 
 def fetch_in_session(
     request: FetchRequest, limits: FetchLimits, context: Context, readable: ReadableTopics | None
-) -> Steps[FetchResponse]:
+) -> Steps[FetchResponse | list[Chunk]]:
     """Read all partitions of a session and answer for those that changed. A bad session fails the whole."""
     replicas = context.services.replicas
     sessions = replicas.fetch_sessions
@@ -207,11 +223,8 @@ def fetch_in_session(
     if is_throttled(results, context):
         # What the session last said stays as it was, so that the next answer has all that is new.
         return FetchResponse(session_id=session.session_id, responses=[])
-    leaders = CurrentLeaders(context, LED_DIFFERENTLY, NAMES_LEADERS_SINCE_VERSION)
-    responses = yield from responses_of(session.incremental_changes(reads, results), leaders)
-    return FetchResponse(
-        session_id=session.session_id, responses=responses, node_endpoints=leaders.endpoints(NodeEndpoint)
-    )
+    changes = session.incremental_changes(reads, results)
+    return (yield from response_of(session.session_id, changes, len(changes), context))
 
 
 def is_throttled(results: Iterable[FetchedPartition], context: Context) -> bool:
@@ -318,6 +331,22 @@ def find_partition(key: SessionKey, context: Context) -> Partition | KafkaError:
         return error.with_traceback(None)
 
 
+def response_of(
+    session_id: int, results: Iterable[KeyedResult], count: int, context: Context
+) -> Steps[FetchResponse | list[Chunk]]:
+    """The answer with ``count`` results."""
+    # Where quotas bound clients, a throttle time may have to be put into it.
+    if count == 1 and context.version >= ENCODED_SINCE_VERSION and not context.services.quotas.is_bounding:
+        results = list(results)
+        key, result = results[0]
+        # With an error, a divergence or another replica to ask there are no records.
+        if result.size_bytes and not result.aborted_transactions:
+            return encoded_records(context.version, session_id, key, result)
+    leaders = CurrentLeaders(context, LED_DIFFERENTLY, NAMES_LEADERS_SINCE_VERSION)
+    responses = yield from responses_of(results, leaders)
+    return FetchResponse(session_id=session_id, responses=responses, node_endpoints=leaders.endpoints(NodeEndpoint))
+
+
 def responses_of(results: Iterable[KeyedResult], leaders: CurrentLeaders) -> Steps[list[FetchableTopicResponse]]:
     """The results in their order, neighbours of one topic under it: a topic may come again, as in Kafka's answers."""
     topics: list[FetchableTopicResponse] = []
@@ -362,3 +391,35 @@ def partition_data(result: FetchedPartition) -> PartitionData:
         end = result.diverging_epoch
         data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
     return data
+
+
+def encoded_records(version: int, session_id: int, key: SessionKey, result: FetchedPartition) -> list[Chunk]:
+    """The answer with the records of one partition, and nothing else to say."""
+    before, between, after = around_records(version, key.topic, key.topic_id)
+    numbers = OFFSETS.pack(
+        result.index, ErrorCode.NONE, result.high_watermark, result.last_stable_offset, result.log_start_offset
+    )
+    head = HEAD.pack(0, ErrorCode.NONE, session_id)
+    return [head + before + numbers + between + unsigned_varint(result.size_bytes + 1), result.records, after]
+
+
+@functools.lru_cache(maxsize=TOPICS_REMEMBERED)
+def around_records(version: int, topic: str, topic_id: bytes) -> tuple[bytes, bytes, bytes]:
+    """What stands before the numbers of the one partition, between these and the size of its records, and after the
+    records."""
+    # Negative, so that no name of a topic has their bytes, nor has an id as many.
+    marks = (-2, -3, -4, -5, -6)
+    index, error_code, high_watermark, last_stable_offset, log_start_offset = marks
+    partition = PartitionData(
+        partition_index=index,
+        error_code=error_code,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset,
+        log_start_offset=log_start_offset,
+        aborted_transactions=[],
+        records=b"-",
+    )
+    response = FetchResponse(responses=[FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[partition])])
+    before, _, rest = encode_bytes(response, version)[HEAD.size :].partition(OFFSETS.pack(*marks))
+    between, _, after = rest.partition(unsigned_varint(2) + b"-")
+    return before, between, after

@@ -289,6 +289,8 @@ class Dispatcher:
         header = context.request.header
         if response.__class__ is bytes:
             return [response_header(header.api_key, header.api_version, header.correlation_id), response]
+        if response.__class__ is list:
+            return [response_header(header.api_key, header.api_version, header.correlation_id), *response]
         if (codes := ERROR_WALKS[type(response)](response)) is not None:
             if codes is LARGE:
                 return self.encoded_in_turns(api, response, context)

@@ -17,6 +17,7 @@ import attrs
 
 from kafka_wire.apis import ApiKey
 from kafka_wire.errors import KafkaError
+from kafka_wire.primitives import Chunk
 from kafka_wire.schema import Request, VersionRange
 from trio_broker import handlers
 from trio_broker.concurrency.steps import Steps
@@ -24,9 +25,10 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.rights import Requirement, Right, rights_of
 
 A = TypeVar("A")
-ResponseOf: TypeAlias = A | bytes | None
+ResponseOf: TypeAlias = A | bytes | list[Chunk] | None
 """None for silence. Bytes are the body of a response without errors, encoded in the version of the request: the most
-frequent requests have answers that differ by a few numbers."""
+frequent requests have answers that differ by a few numbers. So is a list, for an API whose answers hold regions of
+files; it is returned only where no quota bounds the client."""
 HandlerOf = Callable[[Any, Context], ResponseOf[A] | Steps[ResponseOf[A]] | Coroutine[Any, Any, ResponseOf[A]]]
 Handler = HandlerOf[Any]
 """Returns the response; where that may have to wait, steps or a coroutine that give it.
