@@ -256,7 +256,8 @@ class Processor:
             self._keeps_answers = not is_last
             while reported and not is_over:
                 connection = reported.popleft()
-                if connection.owner is self and not connection.is_closed:
+                # Else it has moved away; in one that is closed there is nothing to go on with.
+                if connection.owner is self:
                     self._go_on(connection)
                     is_over = clock.monotonic() >= ends
             self._send_kept()

@@ -154,7 +154,7 @@ def takes_long(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
     header = batch.header
     if header.attributes & CODEC_MASK:
         return not (config.takes_plain_records_unread and _inflates_to_little(batch))
-    return _reads_plain_records(header, config, now_ms + config.timestamp_lead_ms) and not _is_small_and_plain(header)
+    return not _is_small_and_plain(header) and _reads_plain_records(header, config, now_ms + config.timestamp_lead_ms)
 
 
 def prepare(batch: RecordBatch, config: LogConfig, now_ms: int, topic_partition: TopicPartition) -> RecordBatch:
