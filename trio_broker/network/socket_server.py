@@ -130,6 +130,7 @@ class SocketServer:
             self._connection_closed,
             self.client_quotas.record_request,
             self.client_quotas.login_throttle_seconds,
+            self.monitor,
         )
         self._tls = tls
         self._accept = accept
