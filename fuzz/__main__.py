@@ -15,14 +15,16 @@ from functools import partial
 
 SHARES = {
     "decoders": 0.4,
-    "logins": 0.1,
+    "logins": 0.05,
+    "security_apis": 0.05,
     "records": 0.1,
     "spark_decoder": 0.1,
     "live_socket": 0.1,
     "groups": 0.1,
     "admin_http": 0.1,
 }
-"""Of the time; most for the decoders, which take inputs a hundred times as fast as a running broker."""
+"""Of the time that all of them have; most for the decoders, which take inputs a hundred times as fast as a running
+broker."""
 
 INPUTS = re.compile(r"\b(\d+) (?:(?:frames|batches|logs) tried|(?:pieces|requests) sent)\b")
 
@@ -41,12 +43,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600, help="how long to go on, all together (default: 600)")
     parser.add_argument("--seed", type=int, default=0, help="where the randomness starts (default: 0)")
     parser.add_argument("--processes", type=int, default=1, help="of each fuzzer, with a seed each from SEED on (1)")
+    parser.add_argument("--only", action="append", choices=list(SHARES), help="this one; may be repeated (all)")
     arguments = parser.parse_args()
+    shares = {name: share for name, share in SHARES.items() if name in (arguments.only or SHARES)}
     inputs, failed = 0, []
     seeds = range(arguments.seed, arguments.seed + arguments.processes)
     with ThreadPoolExecutor(len(seeds)) as side_by_side:
-        for fuzzer, share in SHARES.items():
-            for taken, is_well in side_by_side.map(partial(run, fuzzer, max(1, share * arguments.seconds)), seeds):
+        for fuzzer, share in shares.items():
+            seconds = max(1, share / sum(shares.values()) * arguments.seconds)
+            for taken, is_well in side_by_side.map(partial(run, fuzzer, seconds), seeds):
                 inputs += taken
                 if not is_well and fuzzer not in failed:
                     failed.append(fuzzer)
