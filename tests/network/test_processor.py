@@ -380,7 +380,9 @@ async def watched(serving: Serving, handle: Any, clients: int = 1) -> AsyncItera
             await harness.connect()
         await harness.until(lambda: len(list(harness.server.connections())) == clients)
         [processor] = {connection.owner for connection in harness.server.connections()}
-        selectors = processor.context.selectors = WatchedSelectors(processor.context.selectors)
+        assert isinstance(processor, Processor)
+        context: Any = processor.context
+        selectors = context.selectors = WatchedSelectors(context.selectors)
         await trio.testing.wait_all_tasks_blocked()
         yield harness, selectors
 
