@@ -10,6 +10,7 @@ import trio
 
 from kafka_wire.apis import ApiKey
 from kafka_wire.codec import encode_bytes
+from kafka_wire.error_counts import LARGE_ELEMENTS
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.handlers.handler_client import CONNECTION
 from tests.handlers.wire_client import advertising
@@ -21,7 +22,7 @@ from trio_broker.handlers.support import metadata_answers
 from trio_broker.handlers.support.metadata_answers import MetadataAnswers
 
 VERSION = 12
-PARTITIONS = 500
+PARTITIONS = LARGE_ELEMENTS + 1
 
 ALL = MetadataRequest(topics=None)
 ONE = MetadataRequest(topics=[MetadataRequestTopic(name="wide")], allow_auto_topic_creation=False)
