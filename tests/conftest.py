@@ -103,10 +103,11 @@ def java() -> Java:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session of the run. Mark what uses it ``@pytest.mark.spark``."""
     from tests.spark.session_fixture import start_session
 
-    session = start_session(tmp_path_factory.mktemp("spark"))
+    has_one_session = "not soak" in pytestconfig.option.markexpr
+    session = start_session(tmp_path_factory.mktemp("spark"), may_make_archive=not has_one_session)
     yield session
     session.stop()

@@ -68,7 +68,7 @@ def paste_into_python(text: str, seconds: float = SECONDS) -> str:
     return completed.stdout
 
 
-def run_trio_broker(broker: BrokerProcess, line: str, directory: Path) -> str:
+def run_trio_broker(broker: BrokerProcess, line: str, directory: Path, **environment: str) -> str:
     """What a command prints; ``echo … |`` before it is its input."""
     echo, _, command = line.rpartition("|")
     words = shlex.split(command)
@@ -77,7 +77,7 @@ def run_trio_broker(broker: BrokerProcess, line: str, directory: Path) -> str:
         [sys.executable, "-m", "trio_broker", *words[1:], "--bootstrap-server", broker.bootstrap_servers],
         SECONDS,
         cwd=directory,
-        env={**os.environ, "JDK_JAVA_OPTIONS": java_options()},
+        env={**os.environ, **environment},
         input=echo.removeprefix("echo ").strip(" '") + "\n" if echo else "",
         capture_output=True,
         text=True,
@@ -140,7 +140,7 @@ def test_the_export_writes_a_table_in_a_process_of_its_own(broker: BrokerProcess
     paste_into_python(at(broker, *blocks("Quick start", "python")))
     install, export = commands(*blocks("With Spark", "sh"))
     assert install in INSTALLED_HERE
-    run_trio_broker(broker, export, tmp_path)
+    run_trio_broker(broker, export, tmp_path, JDK_JAVA_OPTIONS=java_options())
     assert list((tmp_path / "greetings-table").rglob("*.parquet"))
 
 

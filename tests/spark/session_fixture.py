@@ -1,8 +1,9 @@
 """The Spark session of the tests: one for the whole run, because its JVM takes longer than most of the tests.
 
-Some tests start another in a process of its own. Nearly half of what a JVM takes for that, several seconds of CPU, is
-to read and link Spark's classes: the first run keeps them in an archive (Java's class data sharing), and all JVMs since
-map that. A JVM that finds another class path, or other jars, goes on without it.
+Every night, tests start others in processes of their own. Nearly half of what a JVM takes for that, several seconds of
+CPU, is to read and link Spark's classes: such a run keeps them in an archive (Java's class data sharing), and all JVMs
+since map that. The default run has one session, and to make the archive takes as much as ten of them: it maps one that
+is there. A JVM that finds another class path, or other jars, goes on without it.
 """
 
 from __future__ import annotations
@@ -43,8 +44,11 @@ ORACLE_JARS: Final = Path(__file__).parent.parent / "compat" / "spark" / "target
 
 
 @cache
-def java_options() -> str:
-    """What a JVM with Spark starts with: ``JAVA_OPTIONS`` and the archive of its classes, made now if there is none."""
+def java_options(*, may_make: bool = True) -> str:
+    """What a JVM with Spark starts with: ``JAVA_OPTIONS`` and the archive of its classes, if there is one.
+
+    If there is none, it is made now where that is allowed.
+    """
     package, java = installed_package("pyspark"), shutil.which("java")
     if package is None or java is None:
         return JAVA_OPTIONS
@@ -55,7 +59,7 @@ def java_options() -> str:
     # Several test runs may be at it at the same time: one makes it, and the others wait.
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not archive.exists():
+        if may_make and not archive.exists():
             make_archive(archive)
     return f"{JAVA_OPTIONS} {WITHOUT_A_WORD} -XX:SharedArchiveFile={archive}" if archive.exists() else JAVA_OPTIONS
 
@@ -78,10 +82,14 @@ def make_archive(archive: Path) -> None:
 
 
 def start_session(
-    directory: Path, *, master: str = "local[2]", settings: Mapping[str, str] | None = None
+    directory: Path,
+    *,
+    master: str = "local[2]",
+    settings: Mapping[str, str] | None = None,
+    may_make_archive: bool = True,
 ) -> SparkSession:
     """Return the session of this process, started now if it is the first time; its files go to ``directory``."""
-    os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
+    os.environ.setdefault("JDK_JAVA_OPTIONS", java_options(may_make=may_make_archive))
     chosen = {
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "1",
