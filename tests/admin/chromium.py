@@ -182,11 +182,15 @@ class Page:
 
     async def set_view(self, *, width: int = 1280, height: int = 900, scale: float = 1, dark: bool = False) -> None:
         """Give the page a size in CSS pixels and a colour scheme."""
+        await self.resize(width, height, scale)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.command("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def resize(self, width: int, height: int = 900, scale: float = 1) -> None:
+        """Give the page a size in CSS pixels, and leave its colours: with those, all of it would be drawn anew."""
         await self.command(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False
         )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        await self.command("Emulation.setEmulatedMedia", features=[scheme])
 
     async def go_to(self, url: str) -> None:
         """Load ``url`` and wait until its scripts have run."""

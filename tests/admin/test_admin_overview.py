@@ -303,7 +303,7 @@ async def test_the_first_record_changes_the_page_while_it_is_looked_at(
 
 @needs_chromium
 @pytest.mark.parametrize("has_records", [False, True])
-async def test_the_page_holds_together_at_every_width_in_both_themes(
+async def test_the_page_holds_together_at_every_width(
     live: LiveAdmin, live_url: str, browser: Browser, has_records: bool
 ) -> None:
     if has_records:

@@ -22,8 +22,8 @@ from tests.admin.api_requests import ApiDescription
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin, commit
 
-REQUESTS = 24
-"""Of each operation, half of them wrong."""
+REQUESTS, MANY_REQUESTS = 12, 48
+"""Of each operation, half of them wrong, in the default run and every night; they begin alike."""
 
 DOCUMENT = openapi_document(create_app(FakeBroker().view).routes)
 
@@ -63,9 +63,10 @@ async def state_of(live: LiveAdmin) -> Any:
     )
 
 
+@pytest.mark.parametrize("count", [REQUESTS, pytest.param(MANY_REQUESTS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=[f"{method} {path}" for method, path in OPERATIONS])
 async def test_every_address_answers_only_what_it_describes_and_refuses_what_is_wrong(
-    live: LiveAdmin, method: str, path: str
+    live: LiveAdmin, method: str, path: str, count: int
 ) -> None:
     await live.kafka.create_topic("orders", 2)
     await live.kafka.produce("orders", b"one", b"two")
@@ -73,7 +74,7 @@ async def test_every_address_answers_only_what_it_describes_and_refuses_what_is_
     api = ApiDescription(DOCUMENT)
     responses = DOCUMENT["paths"][path][method]["responses"]
     state = await state_of(live)
-    for request in api.requests(path, method, NAMES, REQUESTS):
+    for request in api.requests(path, method, NAMES, count):
         answer = await live.http.request(request.method, request.address, headers=request.headers, json=request.json)
         exchange = f"{request} → {answer.status_code} {answer.text[:300]}"
         assert str(answer.status_code) in responses, exchange

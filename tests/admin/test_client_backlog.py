@@ -123,7 +123,7 @@ async def test_the_page_of_the_client_says_how_long_it_waits_and_what_it_can_do(
 
 
 @needs_chromium
-async def test_the_pages_hold_together_at_every_width_in_both_themes(tmp_path, monkeypatch, browser: Browser):
+async def test_the_pages_hold_together_at_every_width(tmp_path, monkeypatch, browser: Browser):
     async with backlog(tmp_path, monkeypatch) as scene, served(create_app(scene.live.view)) as url:
         addresses = [f"{url}{address}" for address in ADDRESSES]
         await assert_no_wider_than_the_window(await browser.open_page("about:blank"), addresses)

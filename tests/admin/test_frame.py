@@ -25,7 +25,7 @@ from broker_admin.app import create_app
 from broker_admin.listing import ListQuery, ordered_by, take_page
 from broker_admin.navigation import NAVIGATION, navigation_of
 from broker_admin.operations import query_of
-from broker_admin.pages import TEMPLATES, frame
+from broker_admin.pages import TEMPLATES, UI_DIRECTORY, frame
 from broker_admin.routes.search import Searched
 from broker_admin.tables import Column, ListTable
 from tests.admin.chromium import Browser, Page, needs_chromium
@@ -304,6 +304,14 @@ async def test_a_chosen_theme_lasts_and_wins_over_the_systems(page: Page) -> Non
     assert await page.evaluate(ground) == light
     await page.set_view(dark=True)
     assert await page.evaluate(ground) == dark
+
+
+def test_a_theme_changes_colours_alone() -> None:
+    """So tests measure pages in one theme: what ``light-dark()`` chooses between are colours."""
+    styles = "".join(path.read_text(encoding="utf-8") for path in (UI_DIRECTORY / "static").glob("*.css"))
+    assert "prefers-color-scheme" not in styles
+    rules = re.findall(r"\[data-theme[^{]*{([^}]*)}", styles)
+    assert [rule.strip() for rule in rules] == ["color-scheme: light;", "color-scheme: dark;"]
 
 
 # --- tables ---

@@ -131,9 +131,7 @@ def test_a_recovery_says_what_was_cut():
 
 
 @needs_chromium
-async def test_the_pages_hold_together_at_every_width_in_both_themes(
-    live: LiveAdmin, live_url: str, browser: Browser
-) -> None:
+async def test_the_pages_hold_together_at_every_width(live: LiveAdmin, live_url: str, browser: Browser) -> None:
     await busy(live)
     page = await browser.open_page("about:blank")
     await assert_no_wider_than_the_window(page, [f"{live_url}{address}" for address in ADDRESSES])

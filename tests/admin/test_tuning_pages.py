@@ -181,9 +181,7 @@ async def test_a_setting_is_tried_and_undone_in_the_browser(live: LiveAdmin, liv
 
 
 @needs_chromium
-async def test_the_pages_hold_together_at_every_width_in_both_themes(
-    live: LiveAdmin, live_url: str, browser: Browser
-) -> None:
+async def test_the_pages_hold_together_at_every_width(live: LiveAdmin, live_url: str, browser: Browser) -> None:
     number = await measured_change(live)
     page = await browser.open_page("about:blank")
     addresses = ("/brokers/1/tuning", "/changes", f"/changes/{number}")
