@@ -9,7 +9,7 @@ import select
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -381,8 +381,8 @@ async def watched(serving: Serving, handle: Any, clients: int = 1) -> AsyncItera
         await harness.until(lambda: len(list(harness.server.connections())) == clients)
         [processor] = {connection.owner for connection in harness.server.connections()}
         assert isinstance(processor, Processor)
-        context: Any = processor.context
-        selectors = context.selectors = WatchedSelectors(context.selectors)
+        selectors = WatchedSelectors(processor.context.selectors)
+        processor.context.selectors = cast(select.poll, selectors)
         await trio.testing.wait_all_tasks_blocked()
         yield harness, selectors
 
