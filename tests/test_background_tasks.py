@@ -60,8 +60,10 @@ WITHOUT_BARRIER = {
     "trio_broker/network/network_client.py: self._while_connected",
     "trio_broker/runtime/simulated_network.py: self._carry",
     "trio_broker/runtime/simulated_network.py: _carry_one_way",
-    # Parts of one request, which fails with them.
+    # Parts of one request, or of one call of a test, which fails with them.
     "trio_broker/broker_view/node/connection_diagnosis.py: self._examine",
+    "trio_broker/testing/cluster_thread.py: member.wait_loaded",
+    "trio_broker/testing/cluster_thread.py: give_up",
     "admin/broker_admin/event_stream.py: cancel_at_disconnect",
     "admin/broker_admin/event_stream.py: cancel_at_stop",
     "admin/broker_admin/guard.py: discard",
