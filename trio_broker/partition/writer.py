@@ -86,8 +86,7 @@ class PartitionWriter(LogCommands):
             KafkaError: the partition's failure, ``NOT_LEADER_OR_FOLLOWER``, ``NOT_ENOUGH_REPLICAS``.
         """
         state = self.state
-        if state.failure is not None:
-            state.require_online()
+        state.require_online()
         if not state.is_leader:
             text = f"{self.log.topic_partition} is not led here"
             raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)

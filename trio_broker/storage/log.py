@@ -26,7 +26,6 @@ from itertools import pairwise
 
 import attrs
 
-from kafka_wire.limits import MAX_OFFSET
 from kafka_wire.records.batch import NO_TIMESTAMP, BatchHeader, RecordBatch, TimestampType
 from trio_broker.storage import append, file_names, partition_metadata, producer_replay, validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
@@ -106,8 +105,7 @@ class Log(TruncatableLog):
             producers.check_sequence(header)
         if len(records) > config.segment_size:
             append.check_fits(records, config)
-        if header.last_offset_delta >= MAX_OFFSET - self.log_end_offset:
-            append.check_offsets(self.log_end_offset, header.last_offset_delta + 1)
+        append.check_offsets(self.log_end_offset, header.last_offset_delta + 1)
         stamps_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         if stamps_time:
             validation.stamp_append_time(batch, now_ms)
