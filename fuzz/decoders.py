@@ -25,7 +25,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -290,6 +290,9 @@ MUTATIONS: Final = (
 
 # --- Trying ---
 
+Fuzz: TypeAlias = Callable[[int, Iterator[int], Statistics], Iterator[Finding]]
+"""Yields findings, from a seed on, in as many rounds as it is given."""
+
 
 def try_frame(target: Target, frame: bytes, statistics: Statistics) -> Finding | None:
     """Return what is wrong with how ``target`` takes ``frame``, None when nothing is."""
@@ -324,7 +327,21 @@ def until(deadline: float) -> Iterator[int]:
     return itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count())
 
 
-def run(fuzz: Callable[[int, Iterator[int], Statistics], Iterator[Finding]], seed: int, seconds: float) -> int:
+def command_line(description: str) -> argparse.ArgumentParser:
+    """The arguments of a fuzzer: how long, and from which seed on."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--seconds", type=float, default=60, help="how long to go on (default: 60)")
+    parser.add_argument("--seed", type=int, default=0, help="where the randomness starts (default: 0)")
+    return parser
+
+
+def run_command(fuzz: Fuzz, description: str) -> int:
+    """Run ``fuzz`` from the command line, as ``run``."""
+    arguments = command_line(description).parse_args()
+    return run(fuzz, arguments.seed, arguments.seconds)
+
+
+def run(fuzz: Fuzz, seed: int, seconds: float) -> int:
     """Print what ``fuzz`` finds within ``seconds``; return the exit code of the program."""
     statistics, findings = Statistics(), 0
     for finding in fuzz(seed, until(time.monotonic() + seconds), statistics):
@@ -335,9 +352,7 @@ def run(fuzz: Callable[[int, Iterator[int], Statistics], Iterator[Finding]], see
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Throw broken bytes at every decoder of the wire.")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to go on (default: 60)")
-    parser.add_argument("--seed", type=int, default=0, help="where the randomness starts (default: 0)")
+    parser = command_line("Throw broken bytes at every decoder of the wire.")
     parser.add_argument("--profile", action="store_true", help="time the densest messages and batches instead")
     arguments = parser.parse_args()
     if arguments.profile:

@@ -20,7 +20,6 @@ with the latest requests before it, and the exit status is then 1.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
 import random
@@ -36,7 +35,7 @@ from typing import Any, Final
 
 import attrs
 
-from fuzz.decoders import mutated, random_message, until
+from fuzz.decoders import command_line, mutated, random_message, until
 from fuzz.dense_batches import dense_batches
 from fuzz.dense_messages import dense_messages
 from fuzz.raw_client import (
@@ -453,9 +452,7 @@ def report(findings: Iterable[Finding]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Throw broken requests at a running broker.")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to go on (default: 60)")
-    parser.add_argument("--seed", type=int, default=0, help="where the randomness starts (default: 0)")
+    parser = command_line("Throw broken requests at a running broker.")
     parser.add_argument("--bootstrap", help="host:port of a broker to use instead of starting one; host is 127.0.0.1")
     arguments = parser.parse_args()
     statistics = Statistics()

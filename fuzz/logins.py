@@ -19,7 +19,6 @@ The same seed and the same number of rounds try the same bytes, but for those th
 
 from __future__ import annotations
 
-import argparse
 import random
 import socket
 import ssl
@@ -35,7 +34,7 @@ from unittest.mock import patch
 
 import attrs
 
-from fuzz.decoders import MAX_DECODE_SECONDS, Finding, Statistics, mutated, run
+from fuzz.decoders import MAX_DECODE_SECONDS, Finding, Statistics, mutated, run_command
 from fuzz.raw_client import request_bytes
 from kafka_wire.codec import decode
 from kafka_wire.errors import WireError
@@ -423,13 +422,5 @@ def cheap_salted_password(mechanism: ScramMechanism, password: str, salt: bytes,
     return pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, 1)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Throw broken bytes at logins and the handshakes of TLS.")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to go on (default: 60)")
-    parser.add_argument("--seed", type=int, default=0, help="where the randomness starts (default: 0)")
-    arguments = parser.parse_args()
-    return run(fuzz, arguments.seed, arguments.seconds)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(fuzz, "Throw broken bytes at logins and the handshakes of TLS."))

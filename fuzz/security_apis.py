@@ -18,13 +18,10 @@ The same seed and the same number of rounds try the same bytes.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import logging
-import os
 import random
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -34,7 +31,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from fuzz.decoders import MAX_DECODE_SECONDS, Finding, Statistics, mutated, random_message, run
+from fuzz.decoders import MAX_DECODE_SECONDS, Finding, Statistics, mutated, random_message, run_command
 from fuzz.live_socket import PLAUSIBLE, RequestMaker
 from kafka_wire.apis import ApiKey
 from kafka_wire.codec import decode, encode_bytes
@@ -49,6 +46,7 @@ from kafka_wire.stored.metadata import (
 from tests.fakes.inline_workers import InlineWorkers
 from tests.handlers.acls import ADMIN, SECURE
 from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config, new_dispatcher
+from tests.in_memory import directory_in_memory
 from trio_broker.bootstrap import open_services
 from trio_broker.handlers.support.registry import served_apis
 from trio_broker.network.errors import CloseConnection
@@ -77,8 +75,6 @@ BREAK_CHANCE: Final = 0.6
 
 NAMES: Final = ("orders", "User:alice", "User:*", "*", "", "o\0rders", "x" * 250, "\u202eabc", "User:")
 """Of what entries, quotas and tokens are about. Not of the cluster: by an entry about that others get rights."""
-
-MEMORY: Final = Path("/dev/shm")
 
 
 @attrs.define(eq=False)
@@ -228,19 +224,11 @@ def fuzz(seed: int, rounds: Iterable[object], statistics: Statistics) -> Iterato
     logger.addHandler(errors)
     try:
         while chunk := list(itertools.islice(following, ROUNDS_OF_A_BROKER)):
-            with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as directory:
+            with directory_in_memory() as directory:
                 yield from trio.run(try_broker, chance, chunk, statistics, errors, Path(directory))
     finally:
         logger.removeHandler(errors)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Throw broken requests at the APIs of entries, quotas and passwords.")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to go on (default: 60)")
-    parser.add_argument("--seed", type=int, default=0, help="where the randomness starts (default: 0)")
-    arguments = parser.parse_args()
-    return run(fuzz, arguments.seed, arguments.seconds)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(fuzz, "Throw broken requests at the APIs of entries, quotas and passwords."))

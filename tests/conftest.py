@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import fork_server
+from tests.in_memory import directory_in_memory
 from tests.java_programs import Java, compiled_java
 from tests.oracles import required_oracles
 from tests.waits import scaled
@@ -81,10 +81,6 @@ def _scaled_start_and_stop_of_brokers() -> None:
     process.STOP_SECONDS = scaled(STOP_SECONDS)
 
 
-MEMORY = Path("/dev/shm")
-"""Where Linux keeps files in memory."""
-
-
 @pytest.fixture
 def memory_path() -> Iterator[Path]:
     """A directory of the test's own in memory, or on the disk where the machine has none there.
@@ -93,7 +89,7 @@ def memory_path() -> Iterator[Path]:
     of a broker that sends from files: for a file in memory Linux does not say whether a read would wait (RWF_NOWAIT),
     so that each send would go through a thread.
     """
-    with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as directory:
+    with directory_in_memory() as directory:
         yield Path(directory)
 
 
