@@ -46,7 +46,7 @@ WITHOUT_BARRIER = {
     "trio_broker/network/socket_server.py: acceptor.run",
     "trio_broker/broker.py: serve_and_tell",
     # Waits of a start for two events, which raise nothing.
-    "trio_broker/broker.py: end_at",
+    "trio_broker/broker.py: cancel_once",
     "admin/broker_admin/guard.py: serve_listener",
     "admin/broker_admin/guard.py: serve_and_close",
     # Parts of a Processor or of a work queue, which ends with them, behind a barrier, and begins again.
@@ -63,7 +63,7 @@ WITHOUT_BARRIER = {
     # Parts of one request, or of one call of a test, which fails with them.
     "trio_broker/broker_view/node/connection_diagnosis.py: self._examine",
     "trio_broker/testing/cluster_thread.py: member.wait_loaded",
-    "trio_broker/testing/cluster_thread.py: give_up",
+    "trio_broker/testing/cluster_thread.py: cancel_once",
     "admin/broker_admin/event_stream.py: cancel_at_disconnect",
     "admin/broker_admin/event_stream.py: cancel_at_stop",
     "admin/broker_admin/guard.py: discard",

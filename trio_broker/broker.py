@@ -51,6 +51,7 @@ from trio_broker.cluster.shared_metadata import SharedMetadata
 from trio_broker.common.host_port import parse_host_port
 from trio_broker.common.security_protocol import SASL_PROTOCOLS, TLS_PROTOCOLS, SecurityProtocol
 from trio_broker.concurrency.barrier import start_background
+from trio_broker.concurrency.cancel_once import cancel_once
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.config.authorizer_config import NO_AUTHORIZER
 from trio_broker.config.broker_config import BrokerConfig
@@ -375,13 +376,8 @@ class Broker:
         """Wait until others count on this broker; not for a controller that is not there, nor in a stop."""
         async with trio.open_nursery() as waits:
             waits.cancel_scope.deadline = trio.current_time() + self.config.node.broker_session_timeout_ms / 1000
-
-            async def end_at(event: trio.Event) -> None:
-                await event.wait()
-                waits.cancel_scope.cancel()
-
-            waits.start_soon(end_at, lifecycle.unfenced)
-            waits.start_soon(end_at, self._stopping)
+            waits.start_soon(cancel_once, lifecycle.unfenced, waits.cancel_scope)
+            waits.start_soon(cancel_once, self._stopping, waits.cancel_scope)
 
     async def _stop_at_fault(self, faults: MetadataFaults) -> None:
         """Stop when this broker cannot follow the metadata any more."""
@@ -535,7 +531,7 @@ def load_keys(listener: str, config: BrokerConfig) -> SslFactory:
     Raises:
         ConfigError: they are not what they should be.
     """
-    # Imported here: what reads certificates takes 9 MiB of memory, and not every broker has some.
+    # Imported here: see the head of the module.
     from trio_broker.security.ssl_factory import SslFactory
 
     return SslFactory(listener, config.ssl_of(listener))

@@ -88,7 +88,7 @@ class ClientSecurity:
         """
         if self.tls is None:
             return None
-        # Imported here: what reads certificates is a large module, and most clients have none.
+        # Imported here: see the head of the module.
         from trio_broker.security.ssl_factory import present_client_context
 
         return present_client_context(self.tls)

@@ -14,6 +14,7 @@ from functools import partial
 
 import trio
 
+from trio_broker.concurrency.cancel_once import cancel_once
 from trio_broker.runtime.workers import Workers
 from trio_broker.storage.log_loading import ConfigFor, KnownAs, LogLoading, PartitionLoad
 from trio_broker.storage.log_manager import LoadReport, LogManager
@@ -111,8 +112,3 @@ async def log_progress(loading: LogLoading) -> None:
     while True:
         await trio.sleep(PROGRESS_SECONDS)
         log.info("%s", progress_text(loading.progress()))
-
-
-async def cancel_once(event: trio.Event, scope: trio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()

@@ -72,7 +72,7 @@ def broker_context(config: BrokerConfig) -> ssl.SSLContext:
     Raises:
         ConfigError: a key or certificate is not what it should be.
     """
-    # Imported here: what reads certificates takes 9 MiB of memory, and not every broker has some.
+    # Imported here: see the head of the module.
     from trio_broker.security.ssl_factory import present_client_context
 
     listener = inter_broker_listener(config.socket_server)

@@ -3,6 +3,9 @@
 They are read and checked as a whole before they count: where they are unreadable, open to others, expired or do not fit
 together, the old ones stay, and nobody is disconnected.
 
+To be imported where there is TLS alone: what reads certificates takes 9 MiB of memory, and many brokers and most
+clients have none.
+
 Source: Kafka's DefaultSslEngineFactory; docs/decisions/0106.
 """
 

@@ -30,6 +30,7 @@ from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.cluster.shared_metadata import SharedMetadata, opened_metadata_store
+from trio_broker.concurrency.cancel_once import cancel_once
 from trio_broker.config.broker_config import BrokerConfig, load_broker_config
 from trio_broker.config.errors import ConfigError
 from trio_broker.dev_cluster import METADATA_DIRECTORY, broker_directory
@@ -83,12 +84,7 @@ class Member:
         controller = self.broker.services.controller
         assert isinstance(controller, Controller), "each broker has one, and one of them decides"
         async with trio.open_nursery() as nursery:
-
-            async def give_up() -> None:
-                await self.ended.wait()
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(give_up)
+            nursery.start_soon(cancel_once, self.ended, nursery.cancel_scope)
             await controller.loader.wait_loaded(end_offset)
             nursery.cancel_scope.cancel()
 
