@@ -79,8 +79,8 @@ class Sender:
         # The callback of the whole producer is called for failures alone.
         always = {"bootstrap.servers": bootstrap_servers, "delivery.report.only.error": True, "on_delivery": delivered}
         asked = {key.replace("_", "."): value for key, value in settings.items()}
-        producer = Producer({**always, **QUIET, **asked})
-        return cls(topic, values, producer, asked.get("bootstrap.servers", bootstrap_servers), partitions, failures)
+        config = {**always, **QUIET, **asked}
+        return cls(topic, values, Producer(config), config["bootstrap.servers"], partitions, failures)
 
     def send(self, count: int) -> None:
         """Send ``count`` records and wait until all are acknowledged.

@@ -158,7 +158,7 @@ async def test_health_is_up_and_readiness_follows_the_broker(client: httpx.Async
 
 async def test_metrics_come_as_prometheus_wants_them(client: httpx.AsyncClient) -> None:
     answer = await client.get("/metrics")
-    assert answer.text.splitlines()[0] == "trio_broker_requests_total 1.0"
+    assert answer.text == "trio_broker_requests_total 1.0\ntrio_broker_failed_admin_logins_total 0.0\n"
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
 
 

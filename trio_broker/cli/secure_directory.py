@@ -227,7 +227,7 @@ class SecureDirectory:
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + wait_seconds
         try:
-            while not is_taken(descriptor):
+            while not try_lock(descriptor):
                 if time.monotonic() >= deadline:
                     raise ConfigError(f"--secure: another start is making {self.path}")
                 time.sleep(RETRY_SECONDS)
@@ -307,8 +307,8 @@ def reason_not_safe(config: BrokerConfig) -> str:
     return ""
 
 
-def is_taken(descriptor: int) -> bool:
-    """Take the lock of an open file, unless another one has it; return whether it was taken."""
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file, unless another one has it; return whether it is locked now."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
