@@ -45,8 +45,9 @@ WITHOUT_BARRIER = {
     # Barriers of their own: the loop of an Acceptor, the admin server's supervisor, and the guard of its connections.
     "trio_broker/network/socket_server.py: acceptor.run",
     "trio_broker/broker.py: serve_and_tell",
-    # Waits of a start for two events, which raise nothing.
+    # Waits of a start, and of the admin server, for two events, which raise nothing.
     "trio_broker/broker.py: cancel_once",
+    "admin/broker_admin/server.py: cancel_once",
     "admin/broker_admin/guard.py: serve_listener",
     "admin/broker_admin/guard.py: serve_and_close",
     # Parts of a Processor or of a work queue, which ends with them, behind a barrier, and begins again.
@@ -65,7 +66,7 @@ WITHOUT_BARRIER = {
     "trio_broker/testing/cluster_thread.py: member.wait_loaded",
     "trio_broker/testing/cluster_thread.py: cancel_once",
     "admin/broker_admin/event_stream.py: cancel_at_disconnect",
-    "admin/broker_admin/event_stream.py: cancel_at_stop",
+    "admin/broker_admin/event_stream.py: cancel_once",
     "admin/broker_admin/guard.py: discard",
     # The barriers themselves.
     "trio_broker/concurrency/barrier.py: run_background",

@@ -30,7 +30,7 @@ import os
 import resource
 import signal
 import ssl
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
@@ -89,7 +89,8 @@ from trio_broker.storage.recovery_progress import progress_text
 
 if TYPE_CHECKING:
     from broker_admin.server import AdminAddress
-    from broker_admin.view import StartingBroker
+    from broker_admin.starting_broker import StartingBroker
+    from broker_admin.view import BrokerView
     from trio_broker.security.sasl.broker_jwt_validator import BrokerJwtValidator
     from trio_broker.security.sasl.verification_keys import VerificationKeys
     from trio_broker.security.ssl_factory import SslFactory
@@ -354,7 +355,7 @@ class Broker:
                     periodic_tasks = services.controller.run_periodic_tasks
                     start_background(nursery, "periodic tasks of the controller", periodic_tasks)
                 if self._admin is not None:
-                    self._show_all(self._admin, nursery)
+                    await self._show_all(self._admin, nursery)
                 if services.lifecycle is not None:
                     await self._wait_unfenced(services.lifecycle)
                 self.is_running = True
@@ -411,15 +412,15 @@ class Broker:
     def _declarator(self) -> Declarator:
         return Declarator(self.declaration, self.services.config, self.runtime)
 
-    def _show_all(self, admin: StartingBroker, nursery: trio.Nursery) -> None:
+    async def _show_all(self, admin: StartingBroker, nursery: trio.Nursery) -> None:
         """Let the admin app have a view of the running broker, and ``nursery`` what writes its history."""
-        from broker_admin.app import create_forwarded_app
-        from broker_admin.forwarding import answer_forwarded
+        # Clients are served already, and do not wait for this.
+        await self.runtime.workers.run(load_live_view)
         from trio_broker.broker_view.live import LiveBrokerView
 
         view = LiveBrokerView(self.services, self.server, self._stopping.is_set, self.admin_url or "")
         if self.services.broker_clients is not None:
-            self.services.answer_admin = partial(answer_forwarded, create_forwarded_app(view))
+            self.services.answer_admin = await self.runtime.workers.run(partial(forwarded_admin, view))
         start_background(nursery, "history writer", view.node.readings.history_writer.run)
         start_background(nursery, "alerts", partial(view.node.alerts.watch, view.node))
         start_background(nursery, "alert webhook", view.node.alerts.deliver)
@@ -435,7 +436,7 @@ class Broker:
             return
         # Imported here, because a broker without an admin page should not pay for one.
         from broker_admin.server import AdminListenerError, serve_admin
-        from broker_admin.view import StartingBroker
+        from broker_admin.starting_broker import StartingBroker
         from trio_broker.broker_view.node.start import LiveStartView
 
         admin = StartingBroker(LiveStartView(self.loader, self.config))
@@ -523,6 +524,19 @@ def load_jwt_validator(config: BrokerConfig, runtime: Runtime) -> BrokerJwtValid
             raise
         raise ConfigError("OAUTHBEARER needs the extra: pip install 'trio-broker[oauth]'") from None
     return new_jwt_validator(config.sasl, runtime)
+
+
+def load_live_view() -> None:
+    """Import what a running broker is shown by. Takes a fifth of a second."""
+    import trio_broker.broker_view.live  # noqa: F401
+
+
+def forwarded_admin(view: BrokerView) -> Callable[[bytes], Awaitable[bytes]]:
+    """Return what answers requests for the admin app that other brokers pass on."""
+    from broker_admin.app import create_forwarded_app
+    from broker_admin.forwarding import answer_forwarded
+
+    return partial(answer_forwarded, create_forwarded_app(view))
 
 
 def load_keys(listener: str, config: BrokerConfig) -> SslFactory:

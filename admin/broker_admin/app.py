@@ -68,7 +68,8 @@ from broker_admin.routes import (
 )
 from broker_admin.routes.login_pages import login_routes
 from broker_admin.security import RequestGuard
-from broker_admin.view import BrokerView, StartingBroker
+from broker_admin.starting_broker import StartingBroker
+from broker_admin.view import BrokerView
 
 ROUTES: Sequence[BaseRoute] = (
     *access.ROUTES,

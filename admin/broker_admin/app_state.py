@@ -8,7 +8,8 @@ from starlette.requests import Request
 
 from broker_admin.navigation import NavigationEntry
 from broker_admin.problems import BrokerStarting
-from broker_admin.view import BrokerView, ClusterView, NodeView, StartingBroker
+from broker_admin.starting_broker import StartingBroker
+from broker_admin.view import BrokerView, ClusterView, NodeView
 from broker_admin.views.node.identity import Readiness
 from broker_admin.views.node.start import StartView
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import attrs
 import cattrs
-import trio
-from starlette.responses import Response
 
 from broker_admin.views.cluster.config import SettingChange
 from trio_broker.config.config_key import ConfigType
@@ -50,16 +48,6 @@ def structure_group_lag(fields: dict[str, Any], kind: type[GroupLag]) -> GroupLa
     rates = fields["rates"]
     known = {name: fields[name] for name in fields.keys() & own}
     return GroupLag(**known | {"group": group, "rates": converter.structure(rates, GroupRates) if rates else None})
-
-
-def json_response(value: Any, status: int = 200) -> Response:
-    """Answer with ``value``, encoded on the loop; for what is small."""
-    return Response(encode(value), status, media_type="application/json")
-
-
-async def json_response_from_thread(value: Any) -> Response:
-    """Answer with ``value``, encoded in a worker thread; for what grows with the broker. ``value`` does not change."""
-    return Response(await trio.to_thread.run_sync(encode, value), media_type="application/json")
 
 
 def encode(value: Any) -> bytes:

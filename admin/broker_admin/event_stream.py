@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from broker_admin.app_state import MAX_EVENT_STREAMS, AppState, StreamCount
 from broker_admin.problems import Problem
 from broker_admin.requirements import is_still_allowed
+from trio_broker.concurrency.cancel_once import cancel_once
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ class EventStream:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cancel_at_disconnect, receive, nursery.cancel_scope)
-            nursery.start_soon(cancel_at_stop, self.state.stopping, nursery.cancel_scope)
+            nursery.start_soon(cancel_once, self.state.stopping, nursery.cancel_scope)
             await self.send_events(send_text)
             # The two watchers would wait for ever.
             nursery.cancel_scope.cancel()
@@ -94,11 +95,6 @@ def require_room(state: AppState, kind: StreamCount | None = None) -> None:
 async def cancel_at_disconnect(receive: Receive, cancel_scope: trio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    cancel_scope.cancel()
-
-
-async def cancel_at_stop(stopping: trio.Event, cancel_scope: trio.CancelScope) -> None:
-    await stopping.wait()
     cancel_scope.cancel()
 
 

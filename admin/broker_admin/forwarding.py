@@ -1,11 +1,10 @@
-"""Requests of people that one broker passes on to another, and their answers, as bytes.
+"""Requests of people that one broker passes on to another.
 
 A page or an address of the API that is about one broker can be asked of any: the one that is asked passes the request
 on whole, over the listener of brokers, and the other one answers it by the same app. So no admin listener has to be
 open to other machines. The caller was let in where the request arrived; what is passed on says only who that is.
 
-A request is a line of JSON and the body, and so is an answer. A stream, which has no end, is asked for in pieces, each
-with what has come since the one before.
+A stream, which has no end, is asked for in pieces, each with what has come since the one before.
 
 Source: docs/decisions/0102-any-broker-answers-for-all.md.
 """
@@ -13,9 +12,8 @@ Source: docs/decisions/0102-any-broker-answers-for-all.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import unquote
 
 import attrs
@@ -26,13 +24,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from broker_admin.callers import CALLER_IN_SCOPE, AdminCaller, caller_in
 from broker_admin.event_stream import STILL_HERE, SendText
+from broker_admin.forwarded_requests import AnsweredHead, ForwardedHead, StreamPiece, decoded, encoded
 from broker_admin.problems import Problem
 from broker_admin.request_body import read_body
 from broker_admin.tokens import Role
 from broker_admin.views.cluster.peers import PeersView, PeerUnavailable
-from trio_broker.changes.change import ChangeOrigin
-
-T = TypeVar("T")
 
 MAX_FORWARDED_BYTES: Final = 2 << 20
 """Of the body of a request: as much as the largest that is taken here, a reset of offsets by a file."""
@@ -56,47 +52,6 @@ OK: Final = 200
 BAD_REQUEST: Final = 400
 
 BAD_GATEWAY: Final = 502
-
-
-@attrs.frozen
-class ForwardedHead:
-    """A request but for its body; ``target`` is path and query as they were sent."""
-
-    method: str
-    target: str
-    headers: Mapping[str, str]
-    client: str
-    asked_through: int
-    role: str | None = None
-    principal: str = ""
-    position: int | None = None
-
-
-@attrs.frozen
-class StreamPiece:
-    """A piece of a stream, and where it ends."""
-
-    text: str
-    position: int
-
-
-@attrs.frozen
-class AnsweredHead:
-    """An answer but for its body."""
-
-    status: int
-    headers: Mapping[str, str]
-
-
-def encoded(head: ForwardedHead | AnsweredHead, body: bytes) -> bytes:
-    """``head`` and ``body`` as they are passed on."""
-    return json.dumps(attrs.asdict(head), separators=(",", ":")).encode() + b"\n" + body
-
-
-def decoded(kind: type[T], data: bytes) -> tuple[T, bytes]:
-    """What ``encoded`` was given."""
-    line, _, body = data.partition(b"\n")
-    return cattrs.structure(json.loads(line), kind), body
 
 
 # ---- where a request arrives
@@ -234,17 +189,3 @@ def scope_of(head: ForwardedHead) -> Scope:
     if head.role is not None or head.principal:
         scope[CALLER_IN_SCOPE] = AdminCaller(None if head.role is None else Role(head.role), head.principal)
     return scope
-
-
-# ---- questions of the app itself
-
-
-def question(path: str, *, asked_through: int, asked_by: ChangeOrigin, method: str = "GET", body: bytes = b"") -> bytes:
-    """A request of the admin app of one broker to that of another, for JSON at ``path``, in the name of the client for
-    which it works."""
-    headers = {"host": "localhost", "accept": "application/json"}
-    if body:
-        name = asked_by.client or f"broker {asked_through}"
-        headers |= {"content-type": "application/json", "x-requested-with": name}
-    role, principal = asked_by.role or None, asked_by.principal
-    return encoded(ForwardedHead(method, path, headers, asked_by.address, asked_through, role, principal), body)

@@ -17,6 +17,9 @@ from trio_broker.coordinator.reporting.snapshot import GroupOffsets, GroupSnapsh
 OFFERED_CHARACTERS = 1000
 """Longer names are not offered."""
 
+LINKED_CHARACTERS = 1000
+"""Ids of groups up to this length are links. A page full of ids of 32 KB, each written as 96 KB, would be slow."""
+
 UNROUTABLE_IDS = frozenset({"", ".", "..", "detail"})
 """Ids of groups that no path can carry, or whose path means something else."""
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import attrs
 
-from broker_admin.group_actions import group_address
+from broker_admin.group_actions import LINKED_CHARACTERS, group_address
 from broker_admin.group_diagnosis import causes_of, often_text
 from broker_admin.health_rules import (
     BROKER_ERROR,
@@ -51,7 +51,6 @@ from broker_admin.health_rules import (
     RuleFinding,
 )
 from broker_admin.node_addresses import NODE_PAGES, at_broker
-from broker_admin.pages import LINKED_CHARACTERS
 from broker_admin.storage_texts import growth_text
 from broker_admin.texts import capitalized, counted, shown_text
 from broker_admin.views.cluster.replication import ClusterReport

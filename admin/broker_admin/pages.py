@@ -27,7 +27,7 @@ from broker_admin.change_list import band_text, difference_text, reading_text
 from broker_admin.client_advice import error_advice
 from broker_admin.forwarding import ASKED_THROUGH
 from broker_admin.getting_started import bootstrap_address
-from broker_admin.group_actions import group_address
+from broker_admin.group_actions import LINKED_CHARACTERS, group_address
 from broker_admin.navigation import at_one_broker
 from broker_admin.node_addresses import NODE_API, NODE_PAGES, at_broker
 from broker_admin.tokens import Role
@@ -38,9 +38,6 @@ VIEWER_REFUSAL = "A viewer changes nothing: log out, and in again with the token
 """Beside what is greyed for a viewer."""
 
 UI_DIRECTORY = Path(__file__).parent / "ui"
-
-LINKED_CHARACTERS = 1000
-"""Ids of groups up to this length are links. A page full of ids of 32 KB, each written as 96 KB, would be slow."""
 
 REFRESH_SECONDS = 1
 """How often the page of a broker that starts is loaded again; then the one that was asked for is there."""

@@ -7,8 +7,8 @@ nursery it comes out of. Two fences hold that: a guard around every connection (
 which starts the server again on a duplicate of the listening socket. Connections that arrive in between wait in the
 backlog, so the port never closes. KeyboardInterrupt and Trio's Cancelled pass through both.
 
-Hypercorn, Starlette and Jinja2 are imported when ``serve_admin`` runs, not when this module is imported, because the
-broker's start-up time counts.
+Hypercorn, Starlette, Jinja2 and the app over them are loaded at the first connection, in a thread: a broker whose page
+nobody opens starts faster and is smaller without them, and clients are served meanwhile.
 
 Without a file of tokens there is no login, and the server refuses to listen anywhere but on loopback.
 """
@@ -21,13 +21,20 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
 from broker_admin.tokens import AdminTokens, TokenFileError, read_or_make_tokens
-from broker_admin.view import BrokerView, StartingBroker
 from trio_broker.common.host_port import host_port
+from trio_broker.concurrency.cancel_once import cancel_once
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from broker_admin.starting_broker import StartingBroker
+    from broker_admin.view import BrokerView
 
 log = logging.getLogger(__name__)
 
@@ -91,20 +98,55 @@ async def serve_admin(
     """
     tokens = None if token_file is None else tokens_of(Path(token_file))
     listening = await bind_listener(host, port, has_login=tokens is not None, is_secure=tls() is not None)
-    # Bound before the imports below: a taken port is then reported at once, and clients wait in the backlog.
     stop = stopping if stopping is not None else trio.Event()
     with listening:
         bound_host, bound_port = listening.getsockname()[:2]
-        # Here, not above: these imports take longer than everything else in this file together.
-        from broker_admin.app import create_app
-        from broker_admin.guard import serve_connections
-        from broker_admin.logins import Logins
-
-        logins = Logins(tokens, asks_authorizer) if tokens is not None or asks_authorizer else None
-        app = create_app(broker, allowed_hosts=(host, bound_host, *allowed_hosts), stopping=stop, logins=logins)
         task_status.started(AdminAddress(bound_host, bound_port, is_secure=tls() is not None))
-        # A duplicate for each attempt: the server closes the one it gets, and the port stays open through a restart.
-        await supervise(lambda: serve_connections(app, listening.dup(), stop, before_accept, tls), stop)
+        app: Starlette | None = None
+
+        async def serve() -> None:
+            nonlocal app
+            if app is None:
+                await first_connection(listening, stop)
+                if stop.is_set():
+                    return
+                await trio.to_thread.run_sync(load_app)
+                app = new_app(broker, tokens, asks_authorizer, (host, bound_host, *allowed_hosts), stop)
+            from broker_admin.guard import serve_connections
+
+            # A duplicate for each attempt: the server closes the one it gets, and the port stays open meanwhile.
+            await serve_connections(app, listening.dup(), stop, before_accept, tls)
+
+        await supervise(serve, stop)
+
+
+async def first_connection(listening: socket.socket, stop: trio.Event) -> None:
+    """Return when somebody has connected to ``listening``, or at ``stop``."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cancel_once, stop, nursery.cancel_scope)
+        await trio.lowlevel.wait_readable(listening)
+        nursery.cancel_scope.cancel()
+
+
+def load_app() -> None:
+    """Import what ``serve_admin`` needs once somebody asks. Takes half a second."""
+    import broker_admin.app
+    import broker_admin.guard
+    import broker_admin.logins  # noqa: F401
+
+
+def new_app(
+    broker: BrokerView | StartingBroker,
+    tokens: AdminTokens | None,
+    asks_authorizer: bool,
+    allowed_hosts: Iterable[str],
+    stop: trio.Event,
+) -> Starlette:
+    from broker_admin.app import create_app
+    from broker_admin.logins import Logins
+
+    logins = Logins(tokens, asks_authorizer) if tokens is not None or asks_authorizer else None
+    return create_app(broker, allowed_hosts=allowed_hosts, stopping=stop, logins=logins)
 
 
 def tokens_of(path: Path) -> AdminTokens:

@@ -40,7 +40,6 @@ from broker_admin.views.node.loggers import LoggersView
 from broker_admin.views.node.overview import OverviewView
 from broker_admin.views.node.readings import MetricsView, ReadingsView
 from broker_admin.views.node.segments import SegmentsView
-from broker_admin.views.node.start import StartView
 from broker_admin.views.node.storage import StorageView
 from broker_admin.views.node.tasks import TasksView
 from broker_admin.views.node.topic_segments import TopicSegmentsView
@@ -91,11 +90,3 @@ class BrokerView:
 
     cluster: ClusterView
     node: NodeView
-
-
-@attrs.define
-class StartingBroker:
-    """A broker whose admin app is served from its start on: there is a ``view`` once it serves clients."""
-
-    start: StartView
-    view: BrokerView | None = None

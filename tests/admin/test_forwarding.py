@@ -9,7 +9,8 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from broker_admin.forwarding import BAD_REQUEST, AnsweredHead, answer_forwarded, decoded, question
+from broker_admin.forwarded_requests import AnsweredHead, decoded, question
+from broker_admin.forwarding import BAD_REQUEST, answer_forwarded
 from broker_admin.request_body import change_origin
 from trio_broker.changes.audit_context import THE_BROKER
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin

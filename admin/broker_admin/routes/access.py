@@ -27,12 +27,12 @@ from broker_admin.access_list import (
 )
 from broker_admin.app_state import cluster_of
 from broker_admin.delegation_tokens import is_own, visible_tokens
-from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
 from broker_admin.requirements import in_handler, left_out, of_cluster, require, requires
+from broker_admin.responses import json_response, json_response_from_thread
 from broker_admin.routing import ControllerRoute, Route
 from broker_admin.schemas import bounded
 from broker_admin.tokens import Role

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from broker_admin.app_state import cluster_of, node_of, now_ms_of
 from broker_admin.change_list import CSV_COLUMNS, ChangesQuery, changes_csv, is_wanted, select_changes
-from broker_admin.encoding import encode, json_response, json_response_from_thread
+from broker_admin.encoding import encode
 from broker_admin.exports import CSV, NDJSON, wanted_format
 from broker_admin.listing import Page
 from broker_admin.messages.query import FORMATS
@@ -26,6 +26,7 @@ from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.problems import Problem
 from broker_admin.request_body import ChangeQuery, check_caller
 from broker_admin.requirements import is_about_access, of_cluster, require_role, requires
+from broker_admin.responses import json_response, json_response_from_thread
 from broker_admin.routing import NodeRoute, Route
 from broker_admin.schemas import bounded
 from broker_admin.texts import export_name

@@ -29,12 +29,12 @@ from broker_admin.client_list import (
     gather_departed,
     wanted_connections,
 )
-from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page, take_page
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem
 from broker_admin.requirements import of_cluster, requires
+from broker_admin.responses import json_response, json_response_from_thread
 from broker_admin.routing import NodeRoute
 from broker_admin.schemas import bounded
 from broker_admin.tokens import Role

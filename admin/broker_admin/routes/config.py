@@ -19,12 +19,13 @@ from starlette.responses import Response
 
 from broker_admin.app_state import cluster_of
 from broker_admin.config_changes import ConfigChanges, Configs, ConfigValue, plain_texts, read_config_changes
-from broker_admin.encoding import json_response, mask_changes, mask_differences, mask_entry, sensitive_keys
+from broker_admin.encoding import mask_changes, mask_differences, mask_entry, sensitive_keys
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change
 from broker_admin.requirements import is_about_access, of_cluster, require_role, requires
+from broker_admin.responses import json_response
 from broker_admin.routing import NodeRoute, Route
 from broker_admin.schemas import bounded
 from broker_admin.structuring import shown

@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from broker_admin.app_state import node_of
 from broker_admin.connection_diagnosis import Diagnosis, diagnose
-from broker_admin.encoding import json_response
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, query_pointer
 from broker_admin.requirements import of_cluster, requires
+from broker_admin.responses import json_response
 from broker_admin.routing import NodeRoute
 from broker_admin.schemas import bounded
 from broker_admin.tokens import Role

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import cluster_of
-from broker_admin.encoding import json_response
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller
 from broker_admin.requirements import of_cluster, requires
+from broker_admin.responses import json_response
 from broker_admin.routing import NO_SUCH_BROKER, Route, broker_id_of
 from broker_admin.tokens import Role
 from broker_admin.views.cluster.decommission import DecommissionRefused

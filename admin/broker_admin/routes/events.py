@@ -21,13 +21,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import state_of
-from broker_admin.encoding import converter, json_response, mask_changes, sensitive_keys
+from broker_admin.encoding import converter, mask_changes, sensitive_keys
 from broker_admin.event_stream import STILL_HERE, EventStream, SendText, require_room
-from broker_admin.forwarding import ASKED_THROUGH, POSITION, StreamPiece
+from broker_admin.forwarded_requests import StreamPiece
+from broker_admin.forwarding import ASKED_THROUGH, POSITION
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation
 from broker_admin.problems import Problem
 from broker_admin.requirements import of_cluster, requires
+from broker_admin.responses import json_response
 from broker_admin.routing import NodeStreamRoute
 from broker_admin.tokens import Role
 from broker_admin.view import BrokerView

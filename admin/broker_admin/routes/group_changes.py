@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import cluster_of
-from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import OF_A_VALUE, FieldError, Problem, body_pointer, query_pointer, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
 from broker_admin.requirements import in_handler, is_judged, of_group, require, requires
+from broker_admin.responses import json_response, json_response_from_thread
 from broker_admin.routes.groups import get_group, get_offsets
 from broker_admin.routing import GroupRoute, Route, group_id_of
 from broker_admin.schemas import PartitionNumber, bounded

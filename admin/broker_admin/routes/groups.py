@@ -19,13 +19,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import cluster_of, now_ms_of, state_of
-from broker_admin.encoding import encode, json_response, json_response_from_thread
+from broker_admin.encoding import encode
 from broker_admin.group_diagnosis import LagDiagnosis, diagnosis
 from broker_admin.group_list import GroupList, GroupsQuery, select_groups
 from broker_admin.listing import MAX_LIMIT, MAX_LIST_OFFSET
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem
 from broker_admin.requirements import in_handler, left_out, of_group, requires
+from broker_admin.responses import json_response, json_response_from_thread
 from broker_admin.routing import GroupRoute, Route, group_id_of
 from broker_admin.schemas import bounded
 from broker_admin.tokens import Role

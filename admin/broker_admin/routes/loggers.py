@@ -15,13 +15,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import node_of
-from broker_admin.encoding import json_response
 from broker_admin.listing import ListQuery, Page, ordered_by, take_page
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, read_change_json
 from broker_admin.requirements import of_cluster, requires
+from broker_admin.responses import json_response
 from broker_admin.routing import NodeRoute
 from broker_admin.schemas import SchemaConstraints
 from broker_admin.structuring import structure_body

@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import state_of
-from broker_admin.encoding import json_response_from_thread
 from broker_admin.exports import NDJSON
 from broker_admin.messages.record_body import HeaderBody, RecordBody
 from broker_admin.operations import TextContent, operation, query_of
@@ -24,6 +23,7 @@ from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.record_search import NO_SUCH_TOPIC, require_contents
 from broker_admin.request_body import ChangeQuery, check_caller, parse_json, read_body
 from broker_admin.requirements import of_topic, requires
+from broker_admin.responses import json_response_from_thread
 from broker_admin.routing import Route
 from broker_admin.structuring import structure_body
 from broker_admin.tokens import Role

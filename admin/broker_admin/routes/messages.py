@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import now_ms_of, state_of
-from broker_admin.encoding import json_response_from_thread
 from broker_admin.event_stream import while_connected
 from broker_admin.exports import CSV, NDJSON, wanted_format
 from broker_admin.messages.export import CSV_COLUMNS, csv_text, show_lines
@@ -25,6 +24,7 @@ from broker_admin.messages.search import SearchResult
 from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.record_search import PROBLEMS, search_records
 from broker_admin.requirements import of_metadata_log, of_topic, requires
+from broker_admin.responses import json_response_from_thread
 from broker_admin.routing import Route
 from broker_admin.texts import export_name
 from broker_admin.tokens import Role

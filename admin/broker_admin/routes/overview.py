@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import state_of
-from broker_admin.encoding import json_response_from_thread
 from broker_admin.operations import operation
 from broker_admin.overview import Overview, overview_of
 from broker_admin.requirements import of_cluster, requires
+from broker_admin.responses import json_response_from_thread
 from broker_admin.routing import Route
 from broker_admin.tokens import Role
 from trio_broker.handlers.support.rights import DESCRIBE_CLUSTER

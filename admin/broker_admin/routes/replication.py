@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import cluster_of
-from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import ListQuery, Page, SortValue, ordered_by, take_page
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, check_caller, read_change
 from broker_admin.requirements import of_cluster, requires
+from broker_admin.responses import json_response, json_response_from_thread
 from broker_admin.routing import NO_SUCH_BROKER, NodeRoute, Route, broker_id_of
 from broker_admin.schemas import PartitionNumber, bounded
 from broker_admin.tokens import Role

@@ -16,13 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import state_of
-from broker_admin.encoding import json_response
-from broker_admin.group_actions import group_address
+from broker_admin.group_actions import LINKED_CHARACTERS, group_address
 from broker_admin.navigation import NavigationEntry, at_one_broker
 from broker_admin.node_addresses import NODE_PAGES, at_broker
 from broker_admin.operations import operation, query_of
-from broker_admin.pages import LINKED_CHARACTERS
 from broker_admin.requirements import in_handler, may, requires, visible
+from broker_admin.responses import json_response
 from broker_admin.routing import Route
 from broker_admin.schemas import bounded
 from broker_admin.texts import shown_text

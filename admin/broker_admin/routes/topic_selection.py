@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import cluster_of
-from broker_admin.encoding import json_response_from_thread
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change
 from broker_admin.requirements import in_handler, may, requires
+from broker_admin.responses import json_response_from_thread
 from broker_admin.routes.topics import PurgeBody, purge_target
 from broker_admin.routing import Route
 from broker_admin.schemas import bounded

@@ -19,13 +19,13 @@ from starlette.responses import Response
 
 from broker_admin.app_state import cluster_of, node_of
 from broker_admin.config_changes import ConfigChanges, Configs, plain_texts, read_config_changes
-from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
 from broker_admin.requirements import in_handler, left_out, may, of_topic, require, requires
+from broker_admin.responses import json_response, json_response_from_thread
 from broker_admin.routing import NodeRoute, Route
 from broker_admin.schemas import PartitionNumber, bounded
 from broker_admin.tokens import Role

@@ -18,12 +18,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker_admin.app_state import cluster_of
-from broker_admin.encoding import encode, json_response, json_response_from_thread
+from broker_admin.encoding import encode
 from broker_admin.listing import MAX_LIMIT, MAX_LIST_OFFSET
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, read_change
 from broker_admin.requirements import left_out, of_cluster, of_transactional_id, requires
+from broker_admin.responses import json_response, json_response_from_thread
 from broker_admin.routing import LeaderRoute, Route, TransactionRoute, transactional_id_of
 from broker_admin.schemas import bounded
 from broker_admin.tokens import Role

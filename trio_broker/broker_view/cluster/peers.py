@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from broker_admin.encoding import converter
-from broker_admin.forwarding import AnsweredHead, decoded, question
+from broker_admin.forwarded_requests import AnsweredHead, decoded, question
 from broker_admin.views.cluster.peers import PeerUnavailable
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.changes.audit_context import CALLER

@@ -22,7 +22,6 @@ from trio_broker import __version__
 from trio_broker.concurrency.barrier import Backoff
 from trio_broker.config.alert_config import AlertConfig, HttpAddress, http_address
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.network.http_client import HttpError, post
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +139,9 @@ class Receiver:
             await self._send(http_address(self._url), news, sender, len(alerts))
 
     async def _send(self, address: HttpAddress, news: News, sender: AlertSender, active: int) -> None:
+        # Imported here: most brokers tell nobody.
+        from trio_broker.network.http_client import HttpError, post
+
         config, clock = self._config, self.services.clock
         headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
         if config.alerts_webhook_authorization:
