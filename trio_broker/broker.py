@@ -74,7 +74,7 @@ from trio_broker.partition.log_loader import LoadStopped, LogLoader
 from trio_broker.quota.quota_managers import QuotaManagers
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.garbage_collection import FULL_COLLECTION, collect_in_small_steps
-from trio_broker.runtime.memory import release_free_memory
+from trio_broker.runtime.memory import forget_generated_text, release_free_memory
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.service_manager import ServiceReport, ServiceState, service_manager
@@ -584,6 +584,7 @@ async def serve_until_signalled(broker: Broker, announce: Callable[[str], object
             start_background(nursery, "stop on a signal", stop)
             # Before the start, of which searches for garbage would be a third with 5,000 partitions.
             collect_in_small_steps()
+            forget_generated_text()
             manager = service_manager(os.environ, os.getpid())
             report = None if manager is None else ServiceReport(manager, partial(service_state, broker))
             if report is not None:

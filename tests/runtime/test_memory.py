@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import linecache
 import subprocess
 import sys
 
+import attrs
 import pytest
 
 from kafka_wire.records.compression import Codec
+from trio_broker.runtime.memory import forget_generated_text
 
 PROGRAM = """
 import resource, sys, threading
@@ -54,3 +57,17 @@ def test_a_batch_is_inflated_in_the_memory_of_the_one_before(codec: Codec) -> No
     command = [sys.executable, "-c", PROGRAM, str(int(codec))]
     faults = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert faults <= MAX_FAULTS
+
+
+def test_text_of_generated_methods_is_dropped_and_what_was_read_from_files_is_not() -> None:
+    @attrs.frozen
+    class Value:
+        number: int
+
+    linecache.getlines(__file__)
+    generated = Value.__init__.__code__.co_filename
+    assert generated in linecache.cache
+    forget_generated_text()
+    assert generated not in linecache.cache
+    assert __file__ in linecache.cache
+    assert Value(1) == Value(1)

@@ -1,12 +1,14 @@
-"""How much freed memory the allocator of the C library keeps for later.
+"""What a process that is a broker alone keeps in memory without a use for it.
 
 By default glibc learns from the largest block that was ever freed: after one decompression bomb it takes blocks of up
-to 32 MiB from its heaps, which shrink only from their ends, and the process stays as large as it once was.
+to 32 MiB from its heaps, which shrink only from their ends, and the process stays as large as it once was. And attrs
+keeps the text of all methods that it has written.
 """
 
 from __future__ import annotations
 
 import ctypes
+import linecache
 
 MMAP_THRESHOLD_BYTES = 4 * 1024 * 1024
 """Larger blocks are the kernel's and go back to it when they are freed. Batches of a megabyte are not among them: a
@@ -16,6 +18,9 @@ TRIM_THRESHOLD_BYTES = 8 * 1024 * 1024
 """Free memory at the end of a heap beyond this goes back to the kernel. A batch of a megabyte that is inflated takes
 some five at once: zstd's window of two, the output, its copy. With less than that each batch faulted them in anew, one
 page after the other, which took longer than inflating it."""
+
+GENERATED = "<attrs generated "
+"""What the names begin with by which attrs keeps the methods that it has written, as text, for debuggers."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
@@ -36,3 +41,9 @@ def release_free_memory() -> None:
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:
         malloc_trim(0)
+
+
+def forget_generated_text() -> None:
+    """Drop the text of all methods that attrs has written: 2 MiB, of which what is loaded next takes the place."""
+    for name in [each for each in linecache.cache if each.startswith(GENERATED)]:
+        del linecache.cache[name]
