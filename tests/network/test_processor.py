@@ -432,6 +432,34 @@ async def test_the_loop_goes_on_at_once_where_a_request_lets_another_task_run(se
     assert has_run == [0]
 
 
+async def test_what_comes_behind_a_request_that_waits_ends_the_turn(serving, frame_of):
+    """Each packet is reported, though nothing of it is served: without an end they would hold up the loop."""
+    waiting = 1
+
+    async def wait() -> None:
+        await trio.sleep_forever()
+
+    def handle(request: QueuedRequest) -> Any:
+        return wait() if request.header.correlation_id == waiting else [bytes(4)]
+
+    async with watched(serving, handle, clients=2) as (harness, selectors):
+        first, second = harness.clients
+        await second.send(waiting)
+        await harness.until(lambda: harness.server.statistics().handlers.in_flight)
+        [connection] = [each for each in harness.server.connections() if each.requests]
+        await trio.testing.wait_all_tasks_blocked()
+
+        def send_more() -> None:
+            if selectors.looks <= REQUESTS:
+                os.write(second.stream.socket.fileno(), bytes(1))
+                assert select.select([connection.sock], [], [], scaled(WAIT_SECONDS))[0]
+
+        selectors.at_look = send_more
+        os.write(first.stream.socket.fileno(), frame_of(2))
+        assert await first.receive() == (0, b"")
+        assert selectors.looks == 1
+
+
 async def test_a_processor_looks_seldom_for_what_does_not_come(serving, frame_of):
     async with watched(serving, lambda request: [request.header.correlation_id.to_bytes(4, "big")]) as (harness, found):
         [client] = harness.clients

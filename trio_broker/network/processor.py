@@ -261,8 +261,10 @@ class Processor:
         """Serve what has become readable, in that order, for ``REPORTED_SECONDS``."""
         clock, reported = self.context.clock, self._reported
         ends = clock.monotonic() + REPORTED_SECONDS
-        connection, one_each_time = None, True
+        one_each_time = True
         while True:
+            # None was served where a report was of one that waits: what such clients send would not let the turn end.
+            connection = None
             if not reported:
                 self._poll()
             # While several were served the next have come; after one alone there is seldom another at once.
