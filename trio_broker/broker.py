@@ -1,7 +1,7 @@
 """The broker: its tasks, and the order in which they start and stop.
 
     run
-    ├─ admin server            behind its guard
+    ├─ admin server            behind its guard; loaded at its first connection
     └─ open_services           data directories, metadata, logs, partitions        (bootstrap.py)
        └─ nursery
           ├─ ChangeLog          writes what was changed
