@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -19,7 +19,8 @@ import trio
 import trustme
 
 from tests.network.conftest import Client, Harness
-from trio_broker.network.connection import HANDSHAKE_SECONDS
+from trio_broker.network.connection import HANDSHAKE_SECONDS, Reassign
+from trio_broker.network.processor import Processor
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.tls_channel import LOOP_BYTES, MAX_HANDSHAKE_BYTES, SEAL_BYTES, TlsChannel
 from trio_broker.runtime.disk import OpenMode
@@ -146,6 +147,40 @@ async def test_a_connection_moves_with_its_sealed_bytes_and_in_the_middle_of_a_h
                 harness.server.resize_network_threads(count)
                 await trio.lowlevel.checkpoint()
         assert await joining.ask(3, b"joined") == b"joined"
+
+
+async def test_a_connection_that_moves_at_the_end_of_its_handshake_takes_along_what_came_with_that(
+    serving, frame_of, monkeypatch
+):
+    """The thread has read it with the end of the handshake, so no selector will report it."""
+    async with serving(tls=Keys(), num_network_threads=2) as harness:
+        client = await harness.connect()
+        real_handshake = TlsChannel.handshake
+
+        def move() -> None:
+            [connection] = harness.server.connections()
+            connection.give_command(Reassign(1 - cast(Processor, connection.owner).processor_id))
+
+        def handshake(channel: TlsChannel) -> bool:
+            if is_done := real_handshake(channel):
+                trio.from_thread.run_sync(move)
+            return is_done
+
+        monkeypatch.setattr(TlsChannel, "handshake", handshake)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = trusting().wrap_bio(incoming, outgoing, server_hostname="localhost")
+        is_done = False
+        while not is_done:
+            try:
+                tls.do_handshake()
+                is_done = True
+            except ssl.SSLWantReadError:
+                await client.stream.send_all(outgoing.read())
+                incoming.write(await client.stream.receive_some())
+        tls.write(frame_of(7, b"at once"))
+        await client.stream.send_all(outgoing.read())
+        incoming.write(await client.stream.receive_some())
+        assert tls.read().endswith(b"at once")
 
 
 async def test_a_client_that_shows_a_certificate_is_named_by_it(serving):

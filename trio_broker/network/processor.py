@@ -760,10 +760,10 @@ class Processor:
             if connection.authenticator is None:
                 self._identify(connection, connection.channel.principal())
             connection.state, connection.frame_deadline = ConnectionState.IDLE, 0.0
+            connection.is_readable = True
         if connection.command is not None:
             self.execute(connection, connection.command)
         elif is_done:
-            connection.is_readable = True
             self._read_on(connection)
         elif connection.was_reported:
             connection.is_readable = True
