@@ -139,14 +139,15 @@ async def test_a_negative_epoch_of_the_last_record_is_none(client, replicas):
     assert (answer.error_code, answer.diverging_epoch.epoch, values(answer)) == (0, -1, [b"a"])
 
 
-async def test_the_first_batch_comes_whole_and_then_limits_hold(client, replicas):
+@pytest.mark.parametrize("version", [11, ENCODED_SINCE_VERSION])
+async def test_the_first_batch_comes_whole_and_then_limits_hold(client, replicas, version):
     partitions = await add_topic(replicas, partitions=3)
     for partition in partitions[1:]:
         await produce(replicas, partition, b"v" * 1000)
         await produce(replicas, partition, b"w" * 1000)
-    answers = await ask(client, wanted(0), wanted(1, max_bytes=10), wanted(2, max_bytes=10))
+    answers = await ask(client, wanted(0), wanted(1, max_bytes=10), wanted(2, max_bytes=10), version=version)
     assert [len(values(answer)) for answer in answers] == [0, 1, 0]
-    answers = await ask(client, wanted(1), wanted(2), max_bytes=10)
+    answers = await ask(client, wanted(1), wanted(2), max_bytes=10, version=version)
     assert [len(values(answer)) for answer in answers] == [1, 0]
     assert answers[1].high_watermark == 2
 
@@ -493,18 +494,19 @@ async def test_no_session_wanted_gives_none(client, replicas):
     assert len(replicas.fetch_sessions) == 0
 
 
-async def test_a_session_answers_with_news_only(client, replicas):
+@pytest.mark.parametrize("version", [11, ENCODED_SINCE_VERSION])
+async def test_a_session_answers_with_news_only(client, replicas, version):
     partitions = await add_topic(replicas, partitions=3)
-    first = await begin_session(client, wanted(0), wanted(1), wanted(2))
+    first = await begin_session(client, wanted(0), wanted(1), wanted(2), version=version)
     assert len(first.responses[0].partitions) == 3
     session_id = first.session_id
-    quiet = await client.ask(fetch, request(session_id=session_id, session_epoch=1), 11)
+    quiet = await client.ask(fetch, request(session_id=session_id, session_epoch=1), version)
     assert (quiet.session_id, quiet.responses) == (session_id, [])
     await produce(replicas, partitions[1], b"a")
-    news = await client.ask(fetch, request(session_id=session_id, session_epoch=2), 11)
+    news = await client.ask(fetch, request(session_id=session_id, session_epoch=2), version)
     [partition] = news.responses[0].partitions
-    assert (partition.partition_index, values(partition)) == (1, [b"a"])
-    moved = await client.ask(fetch, request(wanted(1, offset=1), session_id=session_id, session_epoch=3), 11)
+    assert (news.session_id, partition.partition_index, values(partition)) == (session_id, 1, [b"a"])
+    moved = await client.ask(fetch, request(wanted(1, offset=1), session_id=session_id, session_epoch=3), version)
     assert moved.responses == []
 
 

@@ -460,6 +460,24 @@ async def test_what_comes_behind_a_request_that_waits_ends_the_turn(serving, fra
         assert selectors.looks == 1
 
 
+async def test_a_processor_looks_for_nothing_while_a_connection_has_more(serving, frame_of):
+    async with watched(serving, lambda request: [request.header.correlation_id.to_bytes(4, "big")]) as (harness, found):
+        [client] = harness.clients
+        os.write(client.stream.socket.fileno(), frame_of(1) + frame_of(2))
+        assert [(await client.receive())[0] for _ in range(2)] == [1, 2]
+        assert found.looks == 0
+
+
+async def test_the_time_of_the_looks_is_idle_time_of_the_processor(serving, frame_of):
+    async with watched(serving, lambda request: [bytes(4)]) as (harness, selectors):
+        [client], [connection] = harness.clients, harness.server.connections()
+        processor, depths = cast(Processor, connection.owner), []
+        selectors.at_look = lambda: depths.append(processor.busy_time.depth)
+        os.write(client.stream.socket.fileno(), frame_of(1))
+        await client.receive()
+        assert set(depths) == {0}
+
+
 async def test_a_processor_looks_seldom_for_what_does_not_come(serving, frame_of):
     async with watched(serving, lambda request: [request.header.correlation_id.to_bytes(4, "big")]) as (harness, found):
         [client] = harness.clients
