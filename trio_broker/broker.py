@@ -30,7 +30,7 @@ import os
 import resource
 import signal
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
@@ -90,7 +90,6 @@ from trio_broker.storage.recovery_progress import progress_text
 if TYPE_CHECKING:
     from broker_admin.server import AdminAddress
     from broker_admin.starting_broker import StartingBroker
-    from broker_admin.view import BrokerView
     from trio_broker.security.sasl.broker_jwt_validator import BrokerJwtValidator
     from trio_broker.security.sasl.verification_keys import VerificationKeys
     from trio_broker.security.ssl_factory import SslFactory
@@ -416,11 +415,12 @@ class Broker:
         """Let the admin app have a view of the running broker, and ``nursery`` what writes its history."""
         # Clients are served already, and do not wait for this.
         await self.runtime.workers.run(load_live_view)
+        from broker_admin.forwarded_app import ForwardedApp
         from trio_broker.broker_view.live import LiveBrokerView
 
         view = LiveBrokerView(self.services, self.server, self._stopping.is_set, self.admin_url or "")
         if self.services.broker_clients is not None:
-            self.services.answer_admin = await self.runtime.workers.run(partial(forwarded_admin, view))
+            self.services.answer_admin = ForwardedApp(view).answer
         start_background(nursery, "history writer", view.node.readings.history_writer.run)
         start_background(nursery, "alerts", partial(view.node.alerts.watch, view.node))
         start_background(nursery, "alert webhook", view.node.alerts.deliver)
@@ -529,14 +529,6 @@ def load_jwt_validator(config: BrokerConfig, runtime: Runtime) -> BrokerJwtValid
 def load_live_view() -> None:
     """Import what a running broker is shown by. Takes a fifth of a second."""
     import trio_broker.broker_view.live  # noqa: F401
-
-
-def forwarded_admin(view: BrokerView) -> Callable[[bytes], Awaitable[bytes]]:
-    """Return what answers requests for the admin app that other brokers pass on."""
-    from broker_admin.app import create_forwarded_app
-    from broker_admin.forwarding import answer_forwarded
-
-    return partial(answer_forwarded, create_forwarded_app(view))
 
 
 def load_keys(listener: str, config: BrokerConfig) -> SslFactory:

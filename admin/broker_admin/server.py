@@ -20,8 +20,9 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 import trio
@@ -31,8 +32,6 @@ from trio_broker.common.host_port import host_port
 from trio_broker.concurrency.cancel_once import cancel_once
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
     from broker_admin.starting_broker import StartingBroker
     from broker_admin.view import BrokerView
 
@@ -45,7 +44,10 @@ RESTART_PAUSE_SECONDS = 0.2
 """Between a server's death and the next one: long enough not to spin, short enough to go unnoticed."""
 
 
-NewContext = Callable[[], ssl.SSLContext | None]
+NewContext: TypeAlias = Callable[[], ssl.SSLContext | None]
+
+ServeApp: TypeAlias = Callable[[socket.socket, trio.Event, Callable[[], object], NewContext], Awaitable[None]]
+"""``guard.serve_connections`` with its app."""
 
 
 def no_tls() -> ssl.SSLContext | None:
@@ -102,20 +104,19 @@ async def serve_admin(
     with listening:
         bound_host, bound_port = listening.getsockname()[:2]
         task_status.started(AdminAddress(bound_host, bound_port, is_secure=tls() is not None))
-        app: Starlette | None = None
+        serve_app: ServeApp | None = None
 
         async def serve() -> None:
-            nonlocal app
-            if app is None:
+            nonlocal serve_app
+            if serve_app is None:
                 await first_connection(listening, stop)
                 if stop.is_set():
                     return
-                await trio.to_thread.run_sync(load_app)
-                app = new_app(broker, tokens, asks_authorizer, (host, bound_host, *allowed_hosts), stop)
-            from broker_admin.guard import serve_connections
-
+                hosts = (host, bound_host, *allowed_hosts)
+                load = partial(load_app, broker, tokens, asks_authorizer, hosts, stop)
+                serve_app = await trio.to_thread.run_sync(load)
             # A duplicate for each attempt: the server closes the one it gets, and the port stays open meanwhile.
-            await serve_connections(app, listening.dup(), stop, before_accept, tls)
+            await serve_app(listening.dup(), stop, before_accept, tls)
 
         await supervise(serve, stop)
 
@@ -128,25 +129,20 @@ async def first_connection(listening: socket.socket, stop: trio.Event) -> None:
         nursery.cancel_scope.cancel()
 
 
-def load_app() -> None:
-    """Import what ``serve_admin`` needs once somebody asks. Takes half a second."""
-    import broker_admin.app
-    import broker_admin.guard
-    import broker_admin.logins  # noqa: F401
-
-
-def new_app(
+def load_app(
     broker: BrokerView | StartingBroker,
     tokens: AdminTokens | None,
     asks_authorizer: bool,
     allowed_hosts: Iterable[str],
     stop: trio.Event,
-) -> Starlette:
+) -> ServeApp:
+    """Return what serves the app over ``broker``; imports it and the HTTP server, which takes half a second."""
     from broker_admin.app import create_app
+    from broker_admin.guard import serve_connections
     from broker_admin.logins import Logins
 
     logins = Logins(tokens, asks_authorizer) if tokens is not None or asks_authorizer else None
-    return create_app(broker, allowed_hosts=allowed_hosts, stopping=stop, logins=logins)
+    return partial(serve_connections, create_app(broker, allowed_hosts=allowed_hosts, stopping=stop, logins=logins))
 
 
 def tokens_of(path: Path) -> AdminTokens:

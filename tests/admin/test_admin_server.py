@@ -401,6 +401,14 @@ async def test_addresses_others_can_reach_are_refused_without_a_login(
         assert status.startswith(b"HTTP/1.1 401 ")
 
 
+def test_importing_the_view_and_the_server_imports_no_http_server() -> None:
+    """The broker's start-up time counts."""
+    heavy = ["hypercorn", "starlette", "jinja2", "cattrs", "prometheus_client"]
+    program = f"import sys, broker_admin.view, broker_admin.server; print([m for m in {heavy} if m in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
 HEAVY = ["hypercorn", "starlette", "jinja2", "h11", "asyncio", "prometheus_client"]
 """What only an open page, a scrape or a webhook needs."""
 
@@ -408,7 +416,7 @@ HEAVY = ["hypercorn", "starlette", "jinja2", "h11", "asyncio", "prometheus_clien
 def test_importing_what_shows_a_broker_imports_no_http_server() -> None:
     """The broker's start-up time counts, and the memory of one whose page nobody opens."""
     program = (
-        "import sys, trio_broker.broker, trio_broker.broker_view.live, broker_admin.server;"
+        "import sys, trio_broker.broker, trio_broker.broker_view.live, broker_admin.server, broker_admin.forwarded_app;"
         f"print([m for m in {HEAVY} if m in sys.modules])"
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -418,7 +426,7 @@ def test_importing_what_shows_a_broker_imports_no_http_server() -> None:
 def test_the_server_is_loaded_at_the_first_connection() -> None:
     """And a stop before that loads nothing."""
     program = r"""
-import sys, trio
+import sys, trio, trio.testing
 from functools import partial
 from broker_admin.server import serve_admin
 from broker_admin.starting_broker import StartingBroker
@@ -442,8 +450,7 @@ async def main():
         print((await stream.receive_some())[:12].decode(), loaded())
         nursery.cancel_scope.cancel()
 
-import trio.testing
 trio.run(main)
 """
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert answer.stdout.split("\n")[:3] == ["[]", "[]", "HTTP/1.1 200 ['hypercorn', 'starlette', 'jinja2']"]
+    assert answer.stdout.splitlines() == ["[]", "[]", "HTTP/1.1 200 ['hypercorn', 'starlette', 'jinja2']"]
